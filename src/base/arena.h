@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Arena: memory of one lifetime, freed all at once. Grows by blocks; never moves what it gave out.
- * All allocation of the project goes through this file (crn_malloc & co. exist so that tests can make the n-th one fail).
+ * All allocation of the project goes through this file (crn_malloc & co. exist so that tests can make the n-th one
+ * fail).
  */
 #ifndef CRN_BASE_ARENA_H
 #define CRN_BASE_ARENA_H
@@ -20,7 +21,7 @@ typedef struct crn_arena {
   crn_arena_block *spare; /* kept by reset for reuse */
   size_t used_bytes;      /* given out since the last reset */
   bool failed;            /* sticky: some allocation returned NULL */
-} crn_arena; /* zero-initialised = empty */
+} crn_arena;              /* zero-initialised = empty */
 
 /* 64-byte aligned when bytes >= 64, else 16. NULL (and failed set) when memory is out. Contents zeroed. */
 void *crn_arena_alloc(crn_arena *a, size_t bytes);

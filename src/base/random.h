@@ -9,8 +9,8 @@
 #include "base/status.h"
 
 typedef struct crn_rng {
-  uint32_t key[2];
-  uint32_t hi[2]; /* upper half of the counter: step and name */
+  uint32_t key[2]; /* mixed from seed and name */
+  uint32_t hi[2];  /* upper half of the counter: the step */
 } crn_rng;
 
 crn_rng crn_rng_make(uint64_t seed, uint64_t step, const char *name);
@@ -18,7 +18,7 @@ crn_rng crn_rng_make(uint64_t seed, uint64_t step, const char *name);
 float crn_rng_uniform(const crn_rng *r, uint64_t i);
 double crn_rng_uniform_double(const crn_rng *r, uint64_t i);
 void crn_rng_uniform_fill(const crn_rng *r, uint64_t i, float *out, size_t n);
-float crn_rng_normal(const crn_rng *r, uint64_t i); /* mean 0, standard deviation 1 (Box-Muller) */
+float crn_rng_normal(const crn_rng *r, uint64_t i);           /* mean 0, standard deviation 1 (Box-Muller) */
 float crn_rng_truncated_normal(const crn_rng *r, uint64_t i); /* redrawn beyond 2 standard deviations */
 uint32_t crn_rng_bits(const crn_rng *r, uint64_t i);
 

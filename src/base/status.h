@@ -29,6 +29,7 @@
 typedef struct crn_err {
   crn_status code;    /* CRN_OK: no failure recorded */
   char *text;         /* owned, NULL: see fallback */
+  bool placed;        /* crn_err_where was called since the failure */
   char fallback[128]; /* used when no memory is left for the text */
 } crn_err;
 
@@ -36,7 +37,8 @@ typedef struct crn_err {
 crn_status crn_fail(crn_err *err, crn_status code, const char *fmt, ...) CRN_PRINTF(3, 4);
 crn_status crn_failv(crn_err *err, crn_status code, const char *fmt, va_list ap);
 /* Put "WHERE<separator>" in front of the recorded text; separator is " > " between places, ": " before the message.
- * The first call after crn_fail uses ": ", later ones " > ". Returns the recorded code. */
+ * The first call after crn_fail uses ": ", later ones " > ". Returns the recorded code
+ * (CRN_E_INTERNAL without err: a function that may get NULL must keep its status itself). */
 crn_status crn_err_where(crn_err *err, const char *fmt, ...) CRN_PRINTF(2, 3);
 /* Add text after the recorded text (hints, lists of what is allowed). */
 void crn_err_append(crn_err *err, const char *fmt, ...) CRN_PRINTF(2, 3);

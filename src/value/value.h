@@ -62,6 +62,8 @@ struct crn_value {
       crn_value **keys;
       crn_value **vals;
       size_t n, cap;
+      uint32_t *index; /* hash table of positions + 1, n_index of them; NULL while the dict is small */
+      size_t n_index;
     } dict;
     crn_vdim dim;
     crn_varray array;
@@ -92,14 +94,14 @@ bool crn_v_is_none(const crn_value *v); /* also for NULL */
 bool crn_v_is_str(const crn_value *v);
 bool crn_v_is_seq(const crn_value *v); /* list, tuple or set */
 bool crn_v_is_dict(const crn_value *v);
-bool crn_v_is_number(const crn_value *v); /* bool, int, float */
-bool crn_v_truth(const crn_value *v);     /* Python's truth value */
-const char *crn_v_cstr(const crn_value *v);               /* string, or NULL if not a string */
+bool crn_v_is_number(const crn_value *v);                     /* bool, int, float */
+bool crn_v_truth(const crn_value *v);                         /* Python's truth value */
+const char *crn_v_cstr(const crn_value *v);                   /* string, or NULL if not a string */
 crn_value *crn_v_get(const crn_value *dict, const char *key); /* NULL if absent or not a dict */
-size_t crn_v_len(const crn_value *v);                     /* items of a sequence or dict, else 0 */
-crn_value *crn_v_at(const crn_value *seq, size_t i);      /* NULL if out of range */
-bool crn_v_equal(const crn_value *a, const crn_value *b); /* Python's ==; 1 == 1.0 == True */
-const char *crn_v_kind_name(const crn_value *v);          /* "int", "dict", … as Python says it */
+size_t crn_v_len(const crn_value *v);                         /* items of a sequence or dict, else 0 */
+crn_value *crn_v_at(const crn_value *seq, size_t i);          /* NULL if out of range */
+bool crn_v_equal(const crn_value *a, const crn_value *b);     /* Python's ==; 1 == 1.0 == True */
+const char *crn_v_kind_name(const crn_value *v);              /* "int", "dict", … as Python says it */
 /* Number as int64 / double. False if it is no number (to_int: or has a fraction). */
 bool crn_v_to_int(const crn_value *v, int64_t *out);
 bool crn_v_to_float(const crn_value *v, double *out);
@@ -111,7 +113,8 @@ void crn_v_repr(const crn_value *v, crn_str *out, size_t max_len);
 crn_status crn_v_parse_literal(crn_arena *a, const char *text, const char *name, crn_value **out, crn_err *err);
 /* JSON with the encodings {"__tuple__": […]}, {"__set__": […]}, {"__dict__": [[k,v],…]}, {"__float__": "inf"},
  * {"__ndarray__": …, "dtype"}, {"__dim__": …}, {"__callable__": name}, {"__object__": type}, {"__stub__": name}. */
-crn_status crn_v_parse_json(crn_arena *a, const char *text, size_t len, const char *name, crn_value **out, crn_err *err);
+crn_status crn_v_parse_json(crn_arena *a, const char *text, size_t len, const char *name, crn_value **out,
+                            crn_err *err);
 crn_status crn_v_read_json(crn_arena *a, const char *path, crn_value **out, crn_err *err);
 
 #endif
