@@ -207,6 +207,23 @@ bool crn_v_equal(const crn_value *a, const crn_value *b) {
   }
 }
 
+bool crn_v_hashable(const crn_value *v) {
+  if (!v) return false;
+  switch (v->kind) {
+  case CRN_V_LIST:
+  case CRN_V_SET:
+  case CRN_V_DICT:
+  case CRN_V_ARRAY:
+    return false;
+  case CRN_V_TUPLE:
+    for (size_t i = 0; i < v->u.seq.n; i++)
+      if (!crn_v_hashable(v->u.seq.items[i])) return false;
+    return true;
+  default:
+    return true;
+  }
+}
+
 /* ---- dicts ---- */
 
 static void index_enter(crn_value *d, size_t i) {

@@ -108,11 +108,20 @@ bool crn_v_to_float(const crn_value *v, double *out);
 /* Python's repr, appended; long values are cut to about max_len characters with "…" (0 = no cut). */
 void crn_v_repr(const crn_value *v, crn_str *out, size_t max_len);
 
-/* Python literal: numbers, strings (all prefixes and quotings), True/False/None, lists, tuples, sets, dicts, unary
- * minus, + - * / // % ** on numbers, string concatenation, trailing commas, comments. name: for messages. */
+/* Containers may be nested this deep, in literals and JSON alike (Python's own parser has the same limit). */
+enum { CRN_V_MAX_DEPTH = 200 };
+bool crn_v_hashable(const crn_value *v); /* may be a dict's key or a set's item: no list, dict, set or array within */
+
+/* Python literal: numbers (also nan, inf, float('nan')), strings (all prefixes and quotings), True/False/None, lists,
+ * tuples, sets, dicts, unary minus, + - * / // % ** on numbers, concatenation with + and of adjacent strings, trailing
+ * commas, comments. name: for messages ("NAME:line:column: …"). */
 crn_status crn_v_parse_literal(crn_arena *a, const char *text, const char *name, crn_value **out, crn_err *err);
+/* The same, and calls as in learning rate files: NAME(a, key=b) becomes the dict
+ * {"__call__": "NAME", "__args__": [a], "key": b}. */
+crn_status crn_v_parse_literal_calls(crn_arena *a, const char *text, const char *name, crn_value **out, crn_err *err);
 /* JSON with the encodings {"__tuple__": […]}, {"__set__": […]}, {"__dict__": [[k,v],…]}, {"__float__": "inf"},
- * {"__ndarray__": …, "dtype"}, {"__dim__": …}, {"__callable__": name}, {"__object__": type}, {"__stub__": name}. */
+ * {"__ndarray__": …, "dtype"}, {"__dim__": name, "size", "kind", "id"} or {"__dim__": {"kind", "name", "dim"}},
+ * {"__callable__": name}, {"__object__": type}, {"__stub__": name}. name: for messages. */
 crn_status crn_v_parse_json(crn_arena *a, const char *text, size_t len, const char *name, crn_value **out,
                             crn_err *err);
 crn_status crn_v_read_json(crn_arena *a, const char *path, crn_value **out, crn_err *err);
