@@ -94,8 +94,11 @@ static bool grow(crn_arena *a, size_t bytes) {
 
 void *crn_arena_alloc(crn_arena *a, size_t bytes) {
   if (bytes == 0) bytes = 1;
-  void *p = a->head ? block_take(a->head, bytes) : NULL;
-  if (!p && bytes <= SIZE_MAX / 4 && grow(a, bytes)) p = block_take(a->head, bytes);
+  void *p = NULL;
+  if (bytes <= SIZE_MAX / 4) { /* more: sums of sizes could wrap around */
+    p = a->head ? block_take(a->head, bytes) : NULL;
+    if (!p && grow(a, bytes)) p = block_take(a->head, bytes);
+  }
   if (!p) {
     a->failed = true;
     return NULL;
