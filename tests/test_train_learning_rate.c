@@ -190,7 +190,8 @@ static void test_newbob_relative(void **state) {
   assert_true(third_rate(config, -.5, -.45) == 0.05);
   /* |E_old| in the denominator: -0.0198/1 against -0.0202 */
   assert_true(third_rate("{'learning_rate': 1.0, 'learning_rate_control': 'newbob',"
-                         " 'newbob_relative_error_threshold': -0.02}", 1.0, .9802) == 1.0);
+                         " 'newbob_relative_error_threshold': -0.02}",
+                         1.0, .9802) == 1.0);
   assert_true(third_rate("{'learning_rate': 1.0, 'learning_rate_control': 'newbob',"
                          " 'newbob_relative_error_threshold': -0.02, 'newbob_relative_error_div_by_old': True}",
                          1.0, .9802) == 0.5);
@@ -199,11 +200,13 @@ static void test_newbob_relative(void **state) {
 static void test_growth_and_minimum(void **state) {
   (void)state;
   assert_true(third_rate("{'learning_rate': 0.1, 'learning_rate_control': 'newbob_relative',"
-                         " 'newbob_learning_rate_growth': 2.0}", .5, .4) == 0.2);
+                         " 'newbob_learning_rate_growth': 2.0}",
+                         .5, .4) == 0.2);
   assert_true(third_rate("{'learning_rate': 0.1, 'learning_rate_control': 'newbob', 'min_learning_rate': 0.08}", .5,
                          .6) == 0.08);
   assert_true(third_rate("{'learning_rate': 0.1, 'learning_rate_control': 'newbob', 'min_learning_rate': 0.3,"
-                         " 'learning_rate_growth': 1.5}", .5, .1) == 0.1 * 1.5); /* the minimum is for decay only */
+                         " 'learning_rate_growth': 1.5}",
+                         .5, .1) == 0.1 * 1.5); /* the minimum is for decay only */
   assert_true(third_rate("{'learning_rate': 0.1, 'learning_rate_control': 'newbob', 'learning_rate_decay': 0.9}", .5,
                          .6) == 0.1 * 0.9);
   assert_true(third_rate("{'learning_rate': '0.1', 'learning_rate_control': 'constant'}", .5, .6) == 0.1);
@@ -296,7 +299,8 @@ static void test_fixed_rates_and_hold(void **state) {
 static void test_pretraining(void **state) {
   (void)state;
   crn_arena a = {0};
-  crn_lr_control *c = control(&a, "{'learning_rate': 1.0, 'pretrain_learning_rate': 0.3, 'learning_rates': [0.1, 0.2]}");
+  crn_lr_control *c =
+      control(&a, "{'learning_rate': 1.0, 'pretrain_learning_rate': 0.3, 'learning_rates': [0.1, 0.2]}");
   static const double want[] = {0.3, 0.3, 0.3, 1.0, 1.0};
   for (int e = 1; e <= 5; e++) assert_true(rate_pretrain(c, e, 3) == want[e - 1]);
   assert_true(crn_lr_table_of(c)->epochs[0].lr == 0.1); /* the table keeps what it had */
@@ -333,15 +337,18 @@ static void test_error_measure(void **state) {
   assert_string_equal(key_of(any, KEYS("dev_error_ctc", "dev_score_output", "dev_score_ctc")), "dev_score_output");
   assert_string_equal(key_of(any, KEYS("dev_score_output/aa", "dev_score_output/output_prob")),
                       "dev_score_output/output_prob");
-  assert_string_equal(key_of(any, KEYS("dev_score_output/zz", "dev_score_output/bb", "dev_error")), "dev_score_output/bb");
+  assert_string_equal(key_of(any, KEYS("dev_score_output/zz", "dev_score_output/bb", "dev_error")),
+                      "dev_score_output/bb");
   assert_string_equal(key_of(any, KEYS("dev_score_aux", "dev_error_aux", "train_score")), "dev_error_aux");
   assert_string_equal(key_of(any, KEYS("train_error", "train_score")), "train_score");
   assert_string_equal(key_of(any, KEYS("xdev_score", "eval_score")), "eval_score");
   assert_string_equal(key_of(any, (const char *const[]){NULL}), "none");
-  assert_string_equal(key_of("{'learning_rate_control_error_measure': 'dev_error'}", KEYS("dev_score", "dev_error_output")),
-                      "dev_error_output");
-  assert_string_equal(key_of("{'learning_rate_control_error_measure': ['nope', 'dev_score_b']}",
-                             KEYS("dev_score", "dev_score_b")), "dev_score_b");
+  assert_string_equal(
+      key_of("{'learning_rate_control_error_measure': 'dev_error'}", KEYS("dev_score", "dev_error_output")),
+      "dev_error_output");
+  assert_string_equal(
+      key_of("{'learning_rate_control_error_measure': ['nope', 'dev_score_b']}", KEYS("dev_score", "dev_score_b")),
+      "dev_score_b");
   assert_string_equal(key_of("{'learning_rate_control_error_measure': 'dev_errror'}", KEYS("dev_score")), "dev_score");
 }
 
@@ -359,7 +366,8 @@ static void test_wrong_measure_warns_once(void **state) {
   crn_lr_control *c = NULL;
   assert_int_equal(crn_lr_new(literal(&a, "{'learning_rate_control': 'newbob',"
                                           " 'learning_rate_control_error_measure': 'dev_errror'}"),
-                              NULL, &log, &c, &err), CRN_OK);
+                              NULL, &log, &c, &err),
+                   CRN_OK);
   for (int e = 1; e < 5; e++) {
     rate(c, e);
     put(c, e, "dev_error", 1);
@@ -414,8 +422,10 @@ static void test_functions(void **state) {
     }
     crn_status status = crn_lr_for_epoch(c, 3, 0, &lr, &err);
     assert_int_equal(status, with_hook ? CRN_OK : CRN_E_NOT_IMPLEMENTED);
-    if (with_hook) assert_true(lr == 1.0);
-    else assert_non_null(strstr(crn_err_text(&err), "learning_rate_decay"));
+    if (with_hook)
+      assert_true(lr == 1.0);
+    else
+      assert_non_null(strstr(crn_err_text(&err), "learning_rate_decay"));
     crn_err_clear(&err);
     assert_int_equal(crn_lr_dynamic(c, 2, 7, &lr, &err), with_hook ? CRN_OK : CRN_E_NOT_IMPLEMENTED);
     if (with_hook) assert_true(lr == 14.0);
@@ -447,10 +457,11 @@ static void test_old_forms(void **state) {
               "{\n1: EpochData(learningRate=1e-05, error={'dev_score': 0.25}),\n}\n");
   expect_text("{1: EpochData(0.5, {'a': nan, \"b\": -inf})}",
               "{\n1: EpochData(learningRate=0.5, error={'a': float('nan'), 'b': float('-inf')}),\n}\n");
-  expect_text("{ # note\n 1: EpochData(error={'a': float('nan'), 'b': np.float32(1_0.5), 'c': 0x10},\n learningRate=+.5,"
-              " meta={'global_train_step': 3, ':meta:x': None})\n, }\n",
-              "{\n1: EpochData(learningRate=0.5, error={\n':meta:global_train_step': 3,\n'a': float('nan'),\n"
-              "'b': 10.5,\n'c': 16,\n}),\n}\n");
+  expect_text(
+      "{ # note\n 1: EpochData(error={'a': float('nan'), 'b': np.float32(1_0.5), 'c': 0x10},\n learningRate=+.5,"
+      " meta={'global_train_step': 3, ':meta:x': None})\n, }\n",
+      "{\n1: EpochData(learningRate=0.5, error={\n':meta:global_train_step': 3,\n'a': float('nan'),\n"
+      "'b': 10.5,\n'c': 16,\n}),\n}\n");
 }
 
 static void test_one_line_below_40(void **state) {
@@ -464,13 +475,27 @@ static void test_one_line_below_40(void **state) {
 
 static void test_damaged_files(void **state) {
   (void)state;
-  static const char *const texts[] = {
-      "", "{", "{1", "{1:", "{1: EpochData", "{1: EpochData(", "{1: EpochData(learningRate=", "[1]", "{1.5: EpochData(1)}",
-      "{1: EpochData(learningRate=0.1, error={'a' 1})}", "{1: EpochData(learningRate=0.1, error={'a: 1})}",
-      "{1: EpochData(error={})}", "{1: EpochData(learningRate=0.1, bogus=2)}", "{1: EpochData(learningRate=0.1)} x",
-      "{1: EpochData(learningRate=__import__('os').system('true'))}", "{1: EpochData(learningRate=1e)}",
-      "{1: EpochData(learningRate=float(float(float(float(float(float(float(1))))))))}", "{'1': EpochData(1)}",
-      "{1: OtherData(learningRate=1)}", "{1: EpochData(learningRate='a')}", "{1: EpochData(learningRate=0.1 error={})}"};
+  static const char *const texts[] = {"",
+                                      "{",
+                                      "{1",
+                                      "{1:",
+                                      "{1: EpochData",
+                                      "{1: EpochData(",
+                                      "{1: EpochData(learningRate=",
+                                      "[1]",
+                                      "{1.5: EpochData(1)}",
+                                      "{1: EpochData(learningRate=0.1, error={'a' 1})}",
+                                      "{1: EpochData(learningRate=0.1, error={'a: 1})}",
+                                      "{1: EpochData(error={})}",
+                                      "{1: EpochData(learningRate=0.1, bogus=2)}",
+                                      "{1: EpochData(learningRate=0.1)} x",
+                                      "{1: EpochData(learningRate=__import__('os').system('true'))}",
+                                      "{1: EpochData(learningRate=1e)}",
+                                      "{1: EpochData(learningRate=float(float(float(float(float(float(float(1))))))))}",
+                                      "{'1': EpochData(1)}",
+                                      "{1: OtherData(learningRate=1)}",
+                                      "{1: EpochData(learningRate='a')}",
+                                      "{1: EpochData(learningRate=0.1 error={})}"};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     crn_lr_table t = {0};
     crn_err err = {0};
@@ -499,8 +524,8 @@ static void test_file_wins_and_is_replaced(void **state) {
   char dir[] = "/tmp/crn_lr_XXXXXX", path[64], config[300];
   assert_non_null(mkdtemp(dir));
   snprintf(path, sizeof path, "%s/newbob.data", dir);
-  snprintf(config, sizeof config, "{'learning_rate': 1.0, 'learning_rates': [0.1, 0.2, 0.3], 'learning_rate_file': '%s'}",
-           path);
+  snprintf(config, sizeof config,
+           "{'learning_rate': 1.0, 'learning_rates': [0.1, 0.2, 0.3], 'learning_rate_file': '%s'}", path);
   crn_arena a = {0};
   crn_err err = {0};
   crn_lr_control *c = control(&a, config);
@@ -511,8 +536,9 @@ static void test_file_wins_and_is_replaced(void **state) {
   crn_lr_free(c);
   size_t len;
   char *text = read_file(path, &len);
-  assert_string_equal(text, "{\n1: EpochData(learningRate=0.1, error={'dev_score': 0.5}),\n"
-                            "2: EpochData(learningRate=0.25, error={}),\n3: EpochData(learningRate=0.3, error={}),\n}\n");
+  assert_string_equal(text,
+                      "{\n1: EpochData(learningRate=0.1, error={'dev_score': 0.5}),\n"
+                      "2: EpochData(learningRate=0.25, error={}),\n3: EpochData(learningRate=0.3, error={}),\n}\n");
   free(text);
   c = control(&a, config);
   assert_int_equal(crn_lr_load(c, &err), CRN_OK);

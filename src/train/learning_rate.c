@@ -24,8 +24,8 @@ struct crn_lr_control {
 
   double default_rate, min_rate;
   double pretrain_rate;
-  bool always;            /* use_learning_rate_control_always */
-  double decay, growth;   /* factors, unless a function is given: */
+  bool always;          /* use_learning_rate_control_always */
+  double decay, growth; /* factors, unless a function is given: */
   const crn_value *decay_fn, *growth_fn;
   double threshold, grow_threshold, absolute_threshold;
   bool div_by_old, relative_lr;
@@ -228,9 +228,12 @@ static crn_status read_factor(const crn_value *config, const char *old_key, cons
   CRN_TRY(crn_opt_float(config, old_key, factor, err));
   const crn_value *v = crn_v_get(config, key);
   if (crn_v_is_none(v)) return CRN_OK;
-  if (v->kind == CRN_V_FLOAT) *factor = v->u.f;
-  else if (v->kind == CRN_V_CALLABLE) *fn = v;
-  else return crn_opt_wrong(key, "a float or a function", v, err);
+  if (v->kind == CRN_V_FLOAT)
+    *factor = v->u.f;
+  else if (v->kind == CRN_V_CALLABLE)
+    *fn = v;
+  else
+    return crn_opt_wrong(key, "a float or a function", v, err);
   return CRN_OK;
 }
 
@@ -271,7 +274,8 @@ static crn_status read_fixed_rates(crn_lr_control *c, const crn_value *rates, cr
     crn_arena arena = {0};
     crn_value *parsed = NULL;
     crn_status status = crn_v_parse_literal(&arena, crn_v_cstr(rates), "learning_rates", &parsed, err);
-    if (status == CRN_OK && crn_v_is_str(parsed)) status = crn_opt_wrong("learning_rates", "a list or dict", rates, err);
+    if (status == CRN_OK && crn_v_is_str(parsed))
+      status = crn_opt_wrong("learning_rates", "a list or dict", rates, err);
     if (status == CRN_OK) status = read_fixed_rates(c, parsed, err);
     crn_arena_free(&arena);
     return status;
@@ -315,7 +319,8 @@ static crn_status read_thresholds(crn_lr_control *c, crn_err *err) {
   c->multi_interval = c->multi_epochs;
   CRN_TRY(crn_opt_int(config, "newbob_multi_update_interval", &c->multi_interval, err));
   if (c->multi_epochs < 1)
-    return crn_opt_wrong("newbob_multi_num_epochs", "an integer >= 1", crn_v_get(config, "newbob_multi_num_epochs"), err);
+    return crn_opt_wrong("newbob_multi_num_epochs", "an integer >= 1", crn_v_get(config, "newbob_multi_num_epochs"),
+                         err);
   if (c->multi_interval < 1)
     return crn_opt_wrong("newbob_multi_update_interval", "an integer >= 1",
                          crn_v_get(config, "newbob_multi_update_interval"), err);
@@ -446,8 +451,7 @@ crn_status crn_lr_override(crn_lr_control *c, int64_t epoch, double lr, crn_err 
 
 static crn_status entry_of(crn_lr_control *c, int64_t epoch, crn_lr_epoch **out, crn_err *err) {
   *out = crn_lr_table_find(&c->table, epoch);
-  return *out ? CRN_OK
-              : crn_fail(err, CRN_E_STATE, "score of epoch %lld without a learning rate", (long long)epoch);
+  return *out ? CRN_OK : crn_fail(err, CRN_E_STATE, "score of epoch %lld without a learning rate", (long long)epoch);
 }
 
 crn_status crn_lr_put_score(crn_lr_control *c, int64_t epoch, const char *key, double value, crn_err *err) {
@@ -480,24 +484,31 @@ void crn_lr_log_error_key(const crn_lr_control *c, int64_t epoch) {
     crn_str_addf(&text, "%s'%s': ", text.len > 1 ? ", " : "", e->scores[i].key);
     crn_py_float(&text, e->scores[i].value);
   }
-  if (key) crn_logf(&c->log, 4, "Learning-rate-control: error key '%s' from %s}", key, crn_str_get(&text));
-  else crn_logf(&c->log, 4, "Learning-rate-control: error key None from %s}", crn_str_get(&text));
+  if (key)
+    crn_logf(&c->log, 4, "Learning-rate-control: error key '%s' from %s}", key, crn_str_get(&text));
+  else
+    crn_logf(&c->log, 4, "Learning-rate-control: error key None from %s}", crn_str_get(&text));
   crn_str_free(&text);
 }
 
 void crn_lr_describe(const crn_lr_control *c, crn_str *out) {
   crn_str_addf(out, "%s(", c->control->title);
   if (c->control->rule == rule_multi)
-    crn_str_addf(out, "num_epochs=%lld, update_interval=%lld, ", (long long)c->multi_epochs, (long long)c->multi_interval);
+    crn_str_addf(out, "num_epochs=%lld, update_interval=%lld, ", (long long)c->multi_epochs,
+                 (long long)c->multi_interval);
   if (c->control->rule != rule_constant) {
     crn_str_add(out, c->control->rule == rule_absolute ? "error_threshold=" : "relative_error_threshold=");
     crn_py_float(out, c->control->rule == rule_absolute ? c->absolute_threshold : c->threshold);
     crn_str_add(out, ", learning_rate_decay=");
-    if (c->decay_fn) crn_v_repr(c->decay_fn, out, 0);
-    else crn_py_float(out, c->decay);
+    if (c->decay_fn)
+      crn_v_repr(c->decay_fn, out, 0);
+    else
+      crn_py_float(out, c->decay);
     crn_str_add(out, ", learning_rate_growth=");
-    if (c->growth_fn) crn_v_repr(c->growth_fn, out, 0);
-    else crn_py_float(out, c->growth);
+    if (c->growth_fn)
+      crn_v_repr(c->growth_fn, out, 0);
+    else
+      crn_py_float(out, c->growth);
     crn_str_add(out, ", ");
   }
   crn_str_add(out, "default_learning_rate=");

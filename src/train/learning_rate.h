@@ -47,7 +47,8 @@ const crn_lr_table *crn_lr_table_of(const crn_lr_control *c);
 const char *crn_lr_error_key(const crn_lr_control *c, int64_t epoch);
 /* Write the line "Learning-rate-control: error key 'K' from {…}" to the log. */
 void crn_lr_log_error_key(const crn_lr_control *c, int64_t epoch);
-/* "NewbobMultiEpoch(num_epochs=6, …), epoch data: 1: EpochData(…), …, error key: K" (K of the last epoch with scores) */
+/* "NewbobMultiEpoch(num_epochs=6, …), epoch data: 1: EpochData(…), …, error key: K" (K of the last epoch with scores)
+ */
 void crn_lr_describe(const crn_lr_control *c, crn_str *out);
 
 /* dynamic_learning_rate: the rate of one step from the epoch's rate; the same rate when the config has none. */

@@ -39,7 +39,8 @@ static crn_status bad(reader *r, const char *what) {
 
 static void skip(reader *r) {
   for (; r->p < r->end; r->p++) {
-    if (*r->p == '\n') r->line++;
+    if (*r->p == '\n')
+      r->line++;
     else if (*r->p == '#') {
       while (r->p + 1 < r->end && r->p[1] != '\n') r->p++;
     } else if (*r->p != ' ' && *r->p != '\t' && *r->p != '\r' && *r->p != '\f' && *r->p != '\\')
@@ -97,7 +98,8 @@ static bool read_escape(reader *r, crn_str *out) {
 
 static crn_status read_string(reader *r, crn_str *out) {
   skip(r);
-  if (r->p < r->end && (*r->p == 'u' || *r->p == 'b') && r->p + 1 < r->end && (r->p[1] == '\'' || r->p[1] == '"')) r->p++;
+  if (r->p < r->end && (*r->p == 'u' || *r->p == 'b') && r->p + 1 < r->end && (r->p[1] == '\'' || r->p[1] == '"'))
+    r->p++;
   if (r->p >= r->end || (*r->p != '\'' && *r->p != '"')) return bad(r, "a string");
   char quote = *r->p++;
   crn_str_clear(out);
@@ -105,8 +107,10 @@ static crn_status read_string(reader *r, crn_str *out) {
     if (r->p >= r->end || *r->p == '\n' || *r->p == 0) return bad(r, "the closing quote of a string");
     char c = *r->p++;
     if (c == quote) break;
-    if (c != '\\') crn_str_addc(out, c);
-    else if (!read_escape(r, out)) return bad(r, "a known escape in a string");
+    if (c != '\\')
+      crn_str_addc(out, c);
+    else if (!read_escape(r, out))
+      return bad(r, "a known escape in a string");
   }
   return crn_str_ok(out) ? CRN_OK : crn_err_memory(r->err);
 }
@@ -157,8 +161,10 @@ static crn_status read_digits(reader *r, number *out) {
 
 static bool special_number(const char *word, number *out) {
   out->is_int = false;
-  if (strcmp(word, "nan") == 0 || strcmp(word, "NaN") == 0) out->f = NAN;
-  else if (strcmp(word, "inf") == 0 || strcmp(word, "Infinity") == 0 || strcmp(word, "infinity") == 0) out->f = INFINITY;
+  if (strcmp(word, "nan") == 0 || strcmp(word, "NaN") == 0)
+    out->f = NAN;
+  else if (strcmp(word, "inf") == 0 || strcmp(word, "Infinity") == 0 || strcmp(word, "infinity") == 0)
+    out->f = INFINITY;
   else if (strcmp(word, "True") == 0 || strcmp(word, "False") == 0) {
     out->is_int = true;
     out->i = word[0] == 'T';
@@ -201,12 +207,16 @@ static crn_status read_named_number(reader *r, number *out, int depth) {
 static crn_status read_number(reader *r, number *out, int depth) {
   bool negative = false;
   for (;;) {
-    if (accept(r, '-')) negative = !negative;
-    else if (!accept(r, '+')) break;
+    if (accept(r, '-'))
+      negative = !negative;
+    else if (!accept(r, '+'))
+      break;
   }
   skip(r);
-  if (r->p < r->end && ((*r->p >= '0' && *r->p <= '9') || *r->p == '.')) CRN_TRY(read_digits(r, out));
-  else CRN_TRY(read_named_number(r, out, depth));
+  if (r->p < r->end && ((*r->p >= '0' && *r->p <= '9') || *r->p == '.'))
+    CRN_TRY(read_digits(r, out));
+  else
+    CRN_TRY(read_named_number(r, out, depth));
   if (negative) {
     out->i = -out->i;
     out->f = -out->f;
@@ -241,8 +251,10 @@ static crn_status read_scores(reader *r, crn_lr_epoch *e, const char *prefix) {
       crn_str_clear(&full);
       if (!crn_starts_with(crn_str_get(&key), prefix)) crn_str_add(&full, prefix);
       crn_str_add(&full, crn_str_get(&key));
-      if (!crn_str_ok(&full)) status = crn_err_memory(r->err);
-      else status = put_number(r, e, crn_str_get(&full), &v);
+      if (!crn_str_ok(&full))
+        status = crn_err_memory(r->err);
+      else
+        status = put_number(r, e, crn_str_get(&full), &v);
       if (status != CRN_OK) break;
     }
     if (!accept(r, ',')) {
@@ -270,14 +282,17 @@ static crn_status read_epoch(reader *r, crn_lr_table *t, int64_t epoch) {
   static const char *const order[] = {"learningRate", "error", "meta"};
   char word[32];
   bool have_rate = false;
-  if (!read_word(r, word, sizeof word) || strcmp(word, "EpochData") != 0 || !accept(r, '(')) return bad(r, "EpochData(");
+  if (!read_word(r, word, sizeof word) || strcmp(word, "EpochData") != 0 || !accept(r, '('))
+    return bad(r, "EpochData(");
   CRN_TRY(crn_lr_table_set(t, epoch, 0, r->err));
   crn_lr_epoch *e = crn_lr_table_find(t, epoch);
   for (size_t position = 0; !accept(r, ')'); position++) {
     const char *start = r->p;
     const char *arg = position < 3 ? order[position] : "";
-    if (read_word(r, word, sizeof word) && accept(r, '=')) arg = word;
-    else r->p = start;
+    if (read_word(r, word, sizeof word) && accept(r, '='))
+      arg = word;
+    else
+      r->p = start;
     if (strcmp(arg, "learningRate") == 0 || strcmp(arg, "learning_rate") == 0) {
       number v = {0};
       CRN_TRY(read_number(r, &v, 0));
@@ -347,8 +362,10 @@ crn_status crn_lr_table_read(crn_lr_table *t, const char *path, crn_err *err) {
   if (!f) return crn_fail(err, CRN_E_FILE, "learning-rate file: can't read %s: %s", path, strerror(errno));
   while ((n = fread(block, 1, sizeof block, f)) > 0) crn_str_addn(&text, block, n);
   crn_status status = CRN_OK;
-  if (ferror(f)) status = crn_fail(err, CRN_E_FILE, "learning-rate file: can't read %s: %s", path, strerror(errno));
-  else if (!crn_str_ok(&text)) status = crn_err_memory(err);
+  if (ferror(f))
+    status = crn_fail(err, CRN_E_FILE, "learning-rate file: can't read %s: %s", path, strerror(errno));
+  else if (!crn_str_ok(&text))
+    status = crn_err_memory(err);
   fclose(f);
   if (status == CRN_OK) {
     status = crn_lr_table_parse(t, crn_str_get(&text), text.len, path, err);

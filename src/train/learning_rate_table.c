@@ -31,8 +31,10 @@ size_t crn_lr_table_count_before(const crn_lr_table *t, int64_t epoch) {
   size_t lo = 0, hi = t->n;
   while (lo < hi) {
     size_t mid = lo + (hi - lo) / 2;
-    if (t->epochs[mid].epoch < epoch) lo = mid + 1;
-    else hi = mid;
+    if (t->epochs[mid].epoch < epoch)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   return lo;
 }
@@ -68,8 +70,10 @@ static size_t score_position(const crn_lr_epoch *e, const char *key) {
   size_t lo = 0, hi = e->n_scores;
   while (lo < hi) {
     size_t mid = lo + (hi - lo) / 2;
-    if (strcmp(e->scores[mid].key, key) < 0) lo = mid + 1;
-    else hi = mid;
+    if (strcmp(e->scores[mid].key, key) < 0)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   return lo;
 }
@@ -114,9 +118,12 @@ bool crn_lr_key_is_meta(const char *key) { return crn_starts_with(key, CRN_LR_ME
 /* Plain Python text has no word for nan and inf, hence the calls. */
 void crn_py_float(crn_str *out, double value) {
   crn_value v = {.kind = CRN_V_FLOAT, .u.f = value};
-  if (isfinite(value)) crn_v_repr(&v, out, 0);
-  else if (isnan(value)) crn_str_add(out, "float('nan')");
-  else crn_str_add(out, value > 0 ? "float('inf')" : "float('-inf')");
+  if (isfinite(value))
+    crn_v_repr(&v, out, 0);
+  else if (isnan(value))
+    crn_str_add(out, "float('nan')");
+  else
+    crn_str_add(out, value > 0 ? "float('inf')" : "float('-inf')");
 }
 
 static void add_quoted(crn_str *out, const char *s) {
@@ -127,8 +134,10 @@ static void add_quoted(crn_str *out, const char *s) {
 static void add_pair(crn_str *out, const crn_lr_score *s) {
   add_quoted(out, s->key);
   crn_str_add(out, ": ");
-  if (s->is_int) crn_str_addf(out, "%lld", (long long)s->i);
-  else crn_py_float(out, s->value);
+  if (s->is_int)
+    crn_str_addf(out, "%lld", (long long)s->i);
+  else
+    crn_py_float(out, s->value);
 }
 
 /* A dict whose pairs have fewer than 40 characters together stays on one line. */

@@ -15,10 +15,10 @@
 #define CRN_LR_META ":meta:" /* keys that start so are no scores */
 
 typedef struct crn_lr_score {
-  char *key;     /* owned */
-  bool is_int;   /* printed as Python int */
-  int64_t i;     /* the value when is_int */
-  double value;  /* the value, also when is_int */
+  char *key;    /* owned */
+  bool is_int;  /* printed as Python int */
+  int64_t i;    /* the value when is_int */
+  double value; /* the value, also when is_int */
 } crn_lr_score;
 
 typedef struct crn_lr_epoch {

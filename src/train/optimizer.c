@@ -14,14 +14,22 @@
 
 #define UPDATE(rule) .update_f32 = crn_rule_##rule##_f32, .update_f64 = crn_rule_##rule##_f64
 #define DECAY(rule) .decay_f32 = crn_rule_##rule##_f32, .decay_f64 = crn_rule_##rule##_f64
-#define BETA1 {"beta1", .9, "decay of the mean of gradients", NULL}
-#define BETA2 {"beta2", .999, "decay of the mean of squared gradients", NULL}
-#define BETA_1 {"beta_1", .9, "decay of the mean of gradients", NULL}
-#define EPSILON {"epsilon", 1e-16, "added to the denominator", "optimizer_epsilon"}
-#define MOMENTUM {"momentum", 0, "share of the last step that is kept", "momentum"}
-#define ACCUMULATOR {"initial_accumulator_value", .1, "start of the sum of squared gradients", NULL}
-#define L1 {"l1_regularization_strength", 0, "weight of |w|", NULL}
-#define L2 {"l2_regularization_strength", 0, "weight of w squared", NULL}
+#define BETA1                                                                                                          \
+  { "beta1", .9, "decay of the mean of gradients", NULL }
+#define BETA2                                                                                                          \
+  { "beta2", .999, "decay of the mean of squared gradients", NULL }
+#define BETA_1                                                                                                         \
+  { "beta_1", .9, "decay of the mean of gradients", NULL }
+#define EPSILON                                                                                                        \
+  { "epsilon", 1e-16, "added to the denominator", "optimizer_epsilon" }
+#define MOMENTUM                                                                                                       \
+  { "momentum", 0, "share of the last step that is kept", "momentum" }
+#define ACCUMULATOR                                                                                                    \
+  { "initial_accumulator_value", .1, "start of the sum of squared gradients", NULL }
+#define L1                                                                                                             \
+  { "l1_regularization_strength", 0, "weight of |w|", NULL }
+#define L2                                                                                                             \
+  { "l2_regularization_strength", 0, "weight of w squared", NULL }
 
 /* ORDER OPTIMIZER OPTIONS: rules read options and slots by position. */
 static const crn_optimizer_desc optimizers[] = {
@@ -62,7 +70,8 @@ static const crn_optimizer_desc optimizers[] = {
      .rows = CRN_ROWS_ALL,
      UPDATE(amsgrad)},
     {.name = "rmsprop",
-     .doc = "s = decay·s+(1-decay)g², from 1; a = momentum·a + lr·g/√(s+epsilon); w -= a; centered: q = decay·q+(1-decay)g, "
+     .doc = "s = decay·s+(1-decay)g², from 1; a = momentum·a + lr·g/√(s+epsilon); w -= a; centered: q = "
+            "decay·q+(1-decay)g, "
             "√(s-q²+epsilon)",
      .options = {{"decay", .9, "decay of the means", NULL},
                  MOMENTUM,
@@ -224,7 +233,8 @@ static crn_status unknown_option(const crn_optimizer_desc *d, const char *name, 
   return CRN_E_CONFIG;
 }
 
-static crn_status fill_defaults(const crn_optimizer_desc *d, const crn_value *config, crn_optimizer *out, crn_err *err) {
+static crn_status fill_defaults(const crn_optimizer_desc *d, const crn_value *config, crn_optimizer *out,
+                                crn_err *err) {
   memset(out, 0, sizeof *out);
   out->desc = d;
   out->lr_multiplier = 1;
@@ -257,7 +267,8 @@ static crn_status set_option(crn_optimizer *o, const char *name, const crn_value
 }
 
 /* The class of a dict; without one that of base. */
-static crn_status class_of(const crn_value *dict, const crn_optimizer *base, const crn_optimizer_desc **out, crn_err *err) {
+static crn_status class_of(const crn_value *dict, const crn_optimizer *base, const crn_optimizer_desc **out,
+                           crn_err *err) {
   const crn_value *v = crn_v_get(dict, "class");
   const char *name = crn_v_cstr(v);
   if (name) return crn_optimizer_find(name, out, err);
@@ -302,9 +313,10 @@ static crn_status from_old_keys(const crn_value *config, crn_optimizer *out, crn
   int64_t version = 0;
   CRN_TRY(crn_opt_int(config, "behavior_version", &version, err));
   if (key && version >= 2)
-    return crn_fail(err, CRN_E_CONFIG,
-                    "config key '%s' as optimizer is not allowed from behavior_version 2 on; use optimizer = {'class': '%s'}",
-                    key, class_name);
+    return crn_fail(
+        err, CRN_E_CONFIG,
+        "config key '%s' as optimizer is not allowed from behavior_version 2 on; use optimizer = {'class': '%s'}", key,
+        class_name);
   if (momentum != 0 && key && strcmp(key, "momentum") != 0 && strcmp(key, "rmsprop") != 0)
     return crn_fail(err, CRN_E_CONFIG, "config keys 'momentum' and '%s' can't be used together", key);
   const crn_optimizer_desc *d = NULL;

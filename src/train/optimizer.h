@@ -23,10 +23,10 @@ typedef enum crn_optimizer_rows {
 } crn_optimizer_rows;
 
 typedef struct crn_optimizer_option {
-  const char *name;        /* NULL: end of the list */
-  double value;            /* default; booleans are 0 and 1 */
+  const char *name; /* NULL: end of the list */
+  double value;     /* default; booleans are 0 and 1 */
   const char *doc;
-  const char *config_key;  /* config key that replaces the default ("optimizer_epsilon", "momentum"), or NULL */
+  const char *config_key; /* config key that replaces the default ("optimizer_epsilon", "momentum"), or NULL */
 } crn_optimizer_option;
 
 typedef struct crn_optimizer_slot {
@@ -80,8 +80,8 @@ double crn_optimizer_slot_start(const crn_optimizer *o, int slot);
  * gives optimizer_epsilon and momentum. */
 crn_status crn_optimizer_from_value(const crn_value *value, const crn_value *config, const crn_optimizer *base,
                                     crn_optimizer *out, crn_err *err);
-/* The config's optimizer: key `optimizer`, else the old keys (adam, nadam, adadelta, adagrad, rmsprop, momentum; refused
- * from behavior_version 2 on), else gradient descent. */
+/* The config's optimizer: key `optimizer`, else the old keys (adam, nadam, adadelta, adagrad, rmsprop, momentum;
+ * refused from behavior_version 2 on), else gradient descent. */
 crn_status crn_optimizer_from_config(const crn_value *config, crn_optimizer *out, crn_err *err);
 
 /* "adam with options {'beta1': 0.9, …}" */

@@ -42,7 +42,8 @@ SIGNATURE(momentum) {
 /* m = b1·m+(1-b1)g; v = b2·v+(1-b2)g²; w -= corrected rate · m/(sqrt(v)+eps) */
 SIGNATURE(adam) {
   REAL *restrict m = slots[0], *restrict v = slots[1];
-  REAL b1 = (REAL)s->options[0], b2 = (REAL)s->options[1], c1 = (REAL)(1 - s->options[0]), c2 = (REAL)(1 - s->options[1]);
+  REAL b1 = (REAL)s->options[0], b2 = (REAL)s->options[1], c1 = (REAL)(1 - s->options[0]),
+       c2 = (REAL)(1 - s->options[1]);
   REAL eps = (REAL)s->options[2], rate = corrected_rate(s);
   for (int64_t i = 0; i < n; i++) {
     m[i] = b1 * m[i] + c1 * g[i];
@@ -54,7 +55,8 @@ SIGNATURE(adam) {
 /* m, v as adam; w -= corrected rate · (b1·m+(1-b1)g)/(sqrt(v)+eps) */
 SIGNATURE(nadam) {
   REAL *restrict m = slots[0], *restrict v = slots[1];
-  REAL b1 = (REAL)s->options[0], b2 = (REAL)s->options[1], c1 = (REAL)(1 - s->options[0]), c2 = (REAL)(1 - s->options[1]);
+  REAL b1 = (REAL)s->options[0], b2 = (REAL)s->options[1], c1 = (REAL)(1 - s->options[0]),
+       c2 = (REAL)(1 - s->options[1]);
   REAL eps = (REAL)s->options[2], rate = corrected_rate(s);
   for (int64_t i = 0; i < n; i++) {
     m[i] = b1 * m[i] + c1 * g[i];
@@ -78,7 +80,8 @@ SIGNATURE(nadam_decay) {
 /* m, v as adam; x = max(x, v); w -= corrected rate · m/(sqrt(x)+eps) */
 SIGNATURE(amsgrad) {
   REAL *restrict m = slots[0], *restrict v = slots[1], *restrict x = slots[2];
-  REAL b1 = (REAL)s->options[0], b2 = (REAL)s->options[1], c1 = (REAL)(1 - s->options[0]), c2 = (REAL)(1 - s->options[1]);
+  REAL b1 = (REAL)s->options[0], b2 = (REAL)s->options[1], c1 = (REAL)(1 - s->options[0]),
+       c2 = (REAL)(1 - s->options[1]);
   REAL eps = (REAL)s->options[2], rate = corrected_rate(s);
   for (int64_t i = 0; i < n; i++) {
     m[i] = b1 * m[i] + c1 * g[i];
@@ -149,7 +152,8 @@ SIGNATURE(neural_optimizer1) {
 /* m as adam; d = (g-m)²; v = b2·v+(1-b2)d; w -= lr·g·min(v/(d+eps), 1) */
 SIGNATURE(grad_variance_scaled) {
   REAL *restrict m = slots[0], *restrict v = slots[1];
-  REAL b1 = (REAL)s->options[0], b2 = (REAL)s->options[1], c1 = (REAL)(1 - s->options[0]), c2 = (REAL)(1 - s->options[1]);
+  REAL b1 = (REAL)s->options[0], b2 = (REAL)s->options[1], c1 = (REAL)(1 - s->options[0]),
+       c2 = (REAL)(1 - s->options[1]);
   REAL eps = (REAL)s->options[2], lr = (REAL)s->lr;
   for (int64_t i = 0; i < n; i++) {
     m[i] = b1 * m[i] + c1 * g[i];
@@ -233,7 +237,8 @@ SIGNATURE(adamax) {
 /* w -= lr·decay·w; w -= lr·sign(b1·m+(1-b1)g); m = b2·m+(1-b2)g */
 SIGNATURE(lion) {
   REAL *restrict m = slots[0];
-  REAL b1 = (REAL)s->options[0], c1 = (REAL)(1 - s->options[0]), b2 = (REAL)s->options[1], c2 = (REAL)(1 - s->options[1]);
+  REAL b1 = (REAL)s->options[0], c1 = (REAL)(1 - s->options[0]), b2 = (REAL)s->options[1],
+       c2 = (REAL)(1 - s->options[1]);
   REAL lr = (REAL)s->lr, keep = (REAL)(1 - s->lr * s->options[2]);
   for (int64_t i = 0; i < n; i++) {
     w[i] = keep * w[i] - lr * sign_of(b1 * m[i] + c1 * g[i]);

@@ -54,7 +54,8 @@ crn_status crn_opt_bool(const crn_value *dict, const char *key, bool *out, crn_e
     *out = crn_v_truth(v);
     return CRN_OK;
   }
-  static const char *const yes[] = {"True", "true", "yes", "on", "1"}, *const no[] = {"False", "false", "no", "off", "0"};
+  static const char *const yes[] = {"True", "true", "yes", "on", "1"}, *const no[] = {"False", "false", "no", "off",
+                                                                                      "0"};
   for (size_t i = 0; text && i < 5; i++) {
     if (strcmp(text, yes[i]) != 0 && strcmp(text, no[i]) != 0) continue;
     *out = strcmp(text, yes[i]) == 0;
