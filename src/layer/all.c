@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of layer families. Adding a family: one line here; adding a layer to a family: one row there.
+ */
+#include "layer/all.h"
+
+#include <string.h>
+
+extern const crn_layer_desc crn_family_basic[];
+
+static const crn_layer_desc *const families[] = {crn_family_basic};
+
+static bool has_name(const crn_layer_desc *d, const char *name) {
+  if (!strcmp(d->name, name)) return true;
+  for (const char *const *a = d->aliases; a && *a; a++)
+    if (!strcmp(*a, name)) return true;
+  return false;
+}
+
+const crn_layer_desc *crn_layer_class_find(const char *name) {
+  for (size_t f = 0; f < sizeof(families) / sizeof(*families); f++)
+    for (const crn_layer_desc *d = families[f]; d->name; d++)
+      if (has_name(d, name)) return d;
+  return NULL;
+}
+
+const crn_layer_desc *crn_layer_class_at(size_t i) {
+  for (size_t f = 0; f < sizeof(families) / sizeof(*families); f++)
+    for (const crn_layer_desc *d = families[f]; d->name; d++)
+      if (i-- == 0) return d;
+  return NULL;
+}
