@@ -12,6 +12,15 @@
 static int usable_tables(const crn_kernels *out[MAX_TABLES]) {
   int n = 0;
   out[n++] = &crn_kernels_reference;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+            __builtin_cpu_supports("bmi2");
+  if (v3) out[n++] = &crn_kernels_v3;
+  if (v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    out[n++] = &crn_kernels_v4;
+#endif
   return n;
 }
 

@@ -8,6 +8,10 @@
 #include "kernel/kernel.h"
 
 extern const crn_kernels crn_kernels_reference;
+#if defined(__x86_64__)
+extern const crn_kernels crn_kernels_v3; /* AVX2 + FMA */
+extern const crn_kernels crn_kernels_v4; /* AVX-512 F, BW, CD, DQ, VL */
+#endif
 extern const crn_kernels_f64 crn_kernels_reference_f64;
 
 #endif

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table for x86-64-v3, from the common source.
+ */
+#if defined(__x86_64__)
+#include "kernel/simd_v3.h"
+
+#include "kernel/fast_table.inc.h"
+#endif
