@@ -3,8 +3,6 @@
  * Reference LSTM cell and additive-attention energies for R = float or double.
  */
 
-static R ref_sigmoid1(R x) { return 1 / (1 + LIBM(exp)(-x)); }
-
 static void ref_lstm_forward(const CRN_K(crn_lstm_cell) * a) {
   const int64_t n = a->n, bj = a->layout.j * n, bi = a->layout.i * n, bf = a->layout.f * n, bo = a->layout.o * n;
   for (int64_t r = 0; r < a->rows; r++) {

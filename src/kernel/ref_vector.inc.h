@@ -3,6 +3,12 @@
  * Reference element-wise functions and reductions for R = float or double, LIBM(f) the matching function of libm.
  */
 
+/* e = exp(-|x|): 1/(1 + e) for x >= 0, e/(1 + e) below; keeps its relative accuracy where the result is tiny */
+static R ref_sigmoid1(R x) {
+  R e = LIBM(exp)(-LIBM(fabs)(x));
+  return (x < 0 ? e : 1) / (1 + e);
+}
+
 #define REF_UNARY(name, expr)                                                                                          \
   static void ref_##name(int64_t n, const R *x, R *y) {                                                                \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
@@ -13,7 +19,7 @@
 REF_UNARY(exp, LIBM(exp)(v))
 REF_UNARY(log, LIBM(log)(v))
 REF_UNARY(tanh, LIBM(tanh)(v))
-REF_UNARY(sigmoid, 1 / (1 + LIBM(exp)(-v)))
+REF_UNARY(sigmoid, ref_sigmoid1(v))
 REF_UNARY(softplus, (v > 0 ? v : 0) + (v == v ? LIBM(log1p)(LIBM(exp)(-LIBM(fabs)(v))) : v))
 REF_UNARY(erf, LIBM(erf)(v))
 REF_UNARY(expm1, LIBM(expm1)(v))
