@@ -91,7 +91,7 @@ static float *random_floats(int64_t n) {
 
 static double gflops(const crn_kernels *k, const shape *s) {
   float *a = random_floats(s->M * s->K), *b = random_floats(s->K * s->N), *c = random_floats(s->M * s->N);
-  crn_matmul m = {
+  crn_matmul_args m = {
       .M = s->M, .N = s->N, .K = s->K, .A = a, .B = b, .C = c, .trans_a = s->trans_a, .trans_b = s->trans_b};
   m.lda = s->trans_a ? s->M : s->K;
   m.ldb = s->trans_b ? s->K : s->N;
@@ -137,7 +137,7 @@ static double unary_ns(crn_unary_fn f) {
 static double attention_ns(const crn_kernels *k) { /* per element of [B,T,K] */
   enum { B = 12, T = 100, K = 1024 };
   float *ctx = random_floats(T * K), *q = random_floats(B * K), *v = random_floats(K), *e = random_floats(B * T);
-  crn_attention a = {
+  crn_attention_args a = {
       .B = 1, .beam = B, .T = T, .K = K, .ctx = ctx, .ctx_stride_t = K, .q = q, .ldq = K, .v = v, .e = e};
   a.e_stride_r = T;
   a.e_stride_t = 1;
@@ -159,7 +159,7 @@ static double lstm_ns(const crn_kernels *k) { /* per cell */
   enum { R = 16, N = 512 };
   float *z = random_floats(R * 4 * N), *g = random_floats(R * 4 * N), *c = random_floats(R * N),
         *h = random_floats(R * N);
-  crn_lstm_cell a = {.rows = R, .n = N, .layout = CRN_LSTM_JIFO, .z = z, .ldz = 4 * N, .c_prev = h, .ldc_prev = N};
+  crn_lstm_args a = {.rows = R, .n = N, .layout = CRN_LSTM_JIFO, .z = z, .ldz = 4 * N, .c_prev = h, .ldc_prev = N};
   a.gates = g;
   a.ldgates = 4 * N;
   a.c = c;

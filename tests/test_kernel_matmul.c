@@ -31,13 +31,13 @@ static float *random_array(int64_t n, uint32_t seed) {
 }
 
 typedef struct problem {
-  crn_matmul m;
+  crn_matmul_args m;
   float *A, *B, *C, *bias;
 } problem;
 
 static problem make_problem(int64_t M, int64_t N, int64_t K, bool trans_a, bool trans_b, bool accumulate, bool bias) {
   problem p = {0};
-  p.m = (crn_matmul){.M = M, .N = N, .K = K, .trans_a = trans_a, .trans_b = trans_b, .accumulate = accumulate};
+  p.m = (crn_matmul_args){.M = M, .N = N, .K = K, .trans_a = trans_a, .trans_b = trans_b, .accumulate = accumulate};
   p.m.lda = (trans_a ? M : K) + 3;
   p.m.ldb = (trans_b ? K : N) + 1;
   p.m.ldc = N + 2;
@@ -61,7 +61,7 @@ static void free_problem(problem *p) {
 /* The result, in a new array. */
 static float *product(const crn_kernels *k, const problem *p, bool packed, crn_threads *t) {
   size_t bytes = (size_t)(p->m.M * p->m.ldc) * sizeof(float);
-  crn_matmul m = p->m;
+  crn_matmul_args m = p->m;
   m.C = crn_malloc(bytes + 1);
   assert_non_null(m.C);
   memcpy(m.C, p->C, bytes);
@@ -80,7 +80,7 @@ static float *product(const crn_kernels *k, const problem *p, bool packed, crn_t
 }
 
 static void check_against_double(const problem *p, const float *c) {
-  const crn_matmul *m = &p->m;
+  const crn_matmul_args *m = &p->m;
   for (int64_t i = 0; i < m->M; i++) {
     for (int64_t j = 0; j < m->N; j++) {
       double s = (m->accumulate ? (double)p->C[i * m->ldc + j] : 0) + (m->bias ? (double)m->bias[j] : 0),
@@ -197,14 +197,14 @@ static void test_batched(void **state) {
         int64_t B = shapes[s][0], H = shapes[s][1], M = shapes[s][2], N = shapes[s][3], K = shapes[s][4];
         float *a = random_array(B * H * M * K, 5), *b = random_array(B * H * N * K, 6);
         float *c = random_array(B * H * M * N, 7), *d = random_array(B * H * M * N, 7);
-        crn_matmul m = {.M = M, .N = N, .K = K, .A = a, .lda = H * K, .B = b, .ldb = H * K, .C = c, .ldc = N};
+        crn_matmul_args m = {.M = M, .N = N, .K = K, .A = a, .lda = H * K, .B = b, .ldb = H * K, .C = c, .ldc = N};
         m.trans_b = true;
         crn_matmul_batch batch = {.n = {B, H}, .stride_a = {M * H * K, K}, .stride_b = {N * H * K, K}};
         batch.stride_c[0] = H * M * N;
         batch.stride_c[1] = M * N;
         k->matmul_batched(&m, &batch, threaded ? t : NULL);
         for (int64_t i = 0; i < B * H; i++) {
-          crn_matmul one = m;
+          crn_matmul_args one = m;
           one.A = a + i / H * batch.stride_a[0] + i % H * K;
           one.B = b + i / H * batch.stride_b[0] + i % H * K;
           one.C = d + i * M * N;
@@ -243,7 +243,8 @@ static void test_double_table(void **state) {
   uint32_t s = 9;
   for (int i = 0; i < M * K; i++) a[i] = (double)next_random(&s);
   for (int i = 0; i < N * K; i++) b[i] = (double)next_random(&s);
-  crn_matmul_f64 m = {.M = M, .N = N, .K = K, .A = a, .lda = K, .B = b, .ldb = K, .C = c, .ldc = N, .trans_b = true};
+  crn_matmul_args_f64 m = {
+      .M = M, .N = N, .K = K, .A = a, .lda = K, .B = b, .ldb = K, .C = c, .ldc = N, .trans_b = true};
   k->matmul(&m, NULL);
   for (int i = 0; i < M; i++)
     for (int j = 0; j < N; j++) {

@@ -3,7 +3,7 @@
  * Fast fused LSTM cell and additive-attention energies.
  */
 
-static void fast_lstm_forward(const crn_lstm_cell *a) {
+static void fast_lstm_forward(const crn_lstm_args *a) {
   const int64_t n = a->n, bj = a->layout.j * n, bi = a->layout.i * n, bf = a->layout.f * n, bo = a->layout.o * n;
   const V forget_bias = v_set(a->forget_bias);
   for (int64_t r = 0; r < a->rows; r++) {
@@ -28,7 +28,7 @@ static void fast_lstm_forward(const crn_lstm_cell *a) {
 static inline V sigmoid_slope(V s) { return v_mul(s, v_sub(v_set(1), s)); }
 
 /* Equations at the reference function. */
-static void fast_lstm_backward(const crn_lstm_cell *a) {
+static void fast_lstm_backward(const crn_lstm_args *a) {
   const int64_t n = a->n, bj = a->layout.j * n, bi = a->layout.i * n, bf = a->layout.f * n, bo = a->layout.o * n;
   const V zero = v_set(0), one = v_set(1);
   for (int64_t r = 0; r < a->rows; r++) {
@@ -53,14 +53,14 @@ static void fast_lstm_backward(const crn_lstm_cell *a) {
 #define ATTENTION_COLUMNS (2 * V_WIDTH) /* columns of one backward task */
 #define ATTENTION_FRAMES 64             /* frames whose gradients are summed in float before they go to double */
 
-static int64_t attention_length(const crn_attention *a, int64_t r) {
+static int64_t attention_length(const crn_attention_args *a, int64_t r) {
   if (!a->lengths) return a->T;
   int64_t len = a->lengths[r / a->beam];
   return len < 0 ? 0 : len < a->T ? len : a->T;
 }
 
 static void attention_forward_row(void *arg, int64_t r) {
-  const crn_attention *a = arg;
+  const crn_attention_args *a = arg;
   const float *q = a->q + r * a->ldq;
   const int64_t K = a->K, len = attention_length(a, r);
   for (int64_t t = 0; t < len; t++) {
@@ -76,13 +76,13 @@ static void attention_forward_row(void *arg, int64_t r) {
   }
 }
 
-static void fast_attention_forward(const crn_attention *a, crn_threads *t) {
+static void fast_attention_forward(const crn_attention_args *a, crn_threads *t) {
   crn_threads_run(t, a->B * a->beam, attention_forward_row, (void *)(uintptr_t)a);
 }
 
 /* Frames [t0, t1) of row r in the V_WIDTH columns from k on: adds to dctx, dextra; returns Σ d in *dq, Σ de·tanh in *dv
  */
-static void attention_backward_frames(const crn_attention *a, int64_t r, int64_t t0, int64_t t1, int64_t k, V *dq,
+static void attention_backward_frames(const crn_attention_args *a, int64_t r, int64_t t0, int64_t t1, int64_t k, V *dq,
                                       V *dv) {
   const int64_t K = a->K, seq = r / a->beam;
   const V q = row_load(a->q + r * a->ldq, k, K), v = row_load(a->v, k, K), one = v_set(1);
@@ -109,7 +109,7 @@ static void attention_backward_frames(const crn_attention *a, int64_t r, int64_t
 
 /* One block of columns for all rows and frames, so that no two threads add to one place and every sum has its order. */
 static void attention_backward_columns(void *arg, int64_t block) {
-  const crn_attention *a = arg;
+  const crn_attention_args *a = arg;
   const int64_t K = a->K, end = min_i64(K, (block + 1) * ATTENTION_COLUMNS);
   for (int64_t k = block * ATTENTION_COLUMNS; k < end; k += V_WIDTH) {
     VD v_sum_low = vd_set(0), v_sum_high = vd_set(0);
@@ -131,7 +131,7 @@ static void attention_backward_columns(void *arg, int64_t block) {
   }
 }
 
-static void fast_attention_backward(const crn_attention *a, crn_threads *t) {
+static void fast_attention_backward(const crn_attention_args *a, crn_threads *t) {
   crn_threads_run(t, (a->K + ATTENTION_COLUMNS - 1) / ATTENTION_COLUMNS, attention_backward_columns,
                   (void *)(uintptr_t)a);
 }

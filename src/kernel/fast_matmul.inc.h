@@ -10,7 +10,7 @@
 #define MIN_TASK_WORK (128 * 1024) /* multiply-adds that are worth a thread's while */
 
 typedef struct matmul_job {
-  const crn_matmul *m;
+  const crn_matmul_args *m;
   const float *packed; /* B packed by pack_b, or NULL */
   const crn_matmul_batch *batch;
   int64_t n_row_tasks, n_col_tasks; /* how often rows and panels are cut */
@@ -34,7 +34,7 @@ static row_blocks cut_rows(int64_t M) {
 }
 
 /* One chunk, all row blocks, width panels from the j0-th column on. */
-static void run_tiles(const crn_matmul *m, tile *t, row_blocks r, const float *a, int64_t i0, int64_t j0,
+static void run_tiles(const crn_matmul_args *m, tile *t, row_blocks r, const float *a, int64_t i0, int64_t j0,
                       int64_t width) {
   const tile_fn *fns = width > 1 ? tile_wide : t->n <= V_WIDTH ? tile_half : tile_full;
   float *c = m->C + i0 * m->ldc + j0;
@@ -49,8 +49,8 @@ static void run_tiles(const crn_matmul *m, tile *t, row_blocks r, const float *a
 }
 
 /* Rows [i0, i0+rows) by panels [p0, p1), reduction [k0, k0+kn) whose packed A is in a. */
-static void run_panels(const crn_matmul *m, const float *packed, const float *a, int64_t i0, int64_t rows, int64_t p0,
-                       int64_t p1, int64_t k0, int64_t kn) {
+static void run_panels(const crn_matmul_args *m, const float *packed, const float *a, int64_t i0, int64_t rows,
+                       int64_t p0, int64_t p1, int64_t k0, int64_t kn) {
   _Alignas(64) float panel[CRN_MATMUL_CHUNK * PANEL];
   row_blocks r = cut_rows(rows);
   bool direct = !packed && !m->trans_b && rows <= DIRECT_ROWS;
@@ -79,7 +79,7 @@ static void run_panels(const crn_matmul *m, const float *packed, const float *a,
 }
 
 /* C = start where the reduction is empty. */
-static void start_only(const crn_matmul *m, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
+static void start_only(const crn_matmul_args *m, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
   for (int64_t i = i0; i < i1; i++)
     for (int64_t j = j0; j < j1; j++) {
       float *c = &m->C[i * m->ldc + j];
@@ -88,7 +88,7 @@ static void start_only(const crn_matmul *m, int64_t i0, int64_t i1, int64_t j0, 
 }
 
 /* Rows [i0, i1) by panels [p0, p1). */
-static void run_block(const crn_matmul *m, const float *packed, int64_t i0, int64_t i1, int64_t p0, int64_t p1) {
+static void run_block(const crn_matmul_args *m, const float *packed, int64_t i0, int64_t i1, int64_t p0, int64_t p1) {
   _Alignas(64) float a[A_FLOATS + PACK_SLACK];
   if (m->K == 0) start_only(m, i0, i1, p0 * PANEL, min_i64(p1 * PANEL, m->N));
   for (int64_t i = i0; i < i1; i += A_ROWS) {
@@ -120,7 +120,7 @@ static void run_matmul_task(void *arg, int64_t task) {
 }
 
 /* Panels are cut rather than rows: a panel of a plain B is then packed by one thread only. */
-static void run_matmul(const crn_matmul *m, const float *packed, crn_threads *t) {
+static void run_matmul(const crn_matmul_args *m, const float *packed, crn_threads *t) {
   if (m->M <= 0 || m->N <= 0) return;
   matmul_job job = {.m = m, .packed = packed, .n_row_tasks = 1, .n_col_tasks = 1};
   int64_t tasks = crn_threads_count(t), most = m->M * m->N * m->K / MIN_TASK_WORK;
@@ -132,10 +132,10 @@ static void run_matmul(const crn_matmul *m, const float *packed, crn_threads *t)
   crn_threads_run(t, job.n_row_tasks * job.n_col_tasks, run_matmul_task, &job);
 }
 
-static void fast_matmul(const crn_matmul *m, crn_threads *t) { run_matmul(m, NULL, t); }
+static void fast_matmul(const crn_matmul_args *m, crn_threads *t) { run_matmul(m, NULL, t); }
 
-static crn_matmul batch_item(const crn_matmul *m, const crn_matmul_batch *batch, int64_t item) {
-  crn_matmul one = *m;
+static crn_matmul_args batch_item(const crn_matmul_args *m, const crn_matmul_batch *batch, int64_t item) {
+  crn_matmul_args one = *m;
   int64_t x = item / batch->n[1], y = item % batch->n[1];
   one.A += x * batch->stride_a[0] + y * batch->stride_a[1];
   one.B += x * batch->stride_b[0] + y * batch->stride_b[1];
@@ -147,17 +147,17 @@ static void run_batch_task(void *arg, int64_t task) {
   const matmul_job *job = arg;
   int64_t n = job->batch->n[0] * job->batch->n[1], end = min_i64(n, (task + 1) * job->items_per_task);
   for (int64_t item = task * job->items_per_task; item < end; item++) {
-    crn_matmul one = batch_item(job->m, job->batch, item);
+    crn_matmul_args one = batch_item(job->m, job->batch, item);
     run_block(&one, NULL, 0, one.M, 0, n_panels(one.N));
   }
 }
 
-static void fast_matmul_batched(const crn_matmul *m, const crn_matmul_batch *batch, crn_threads *t) {
+static void fast_matmul_batched(const crn_matmul_args *m, const crn_matmul_batch *batch, crn_threads *t) {
   int64_t n = batch->n[0] * batch->n[1], work = m->M * m->N * m->K, threads = crn_threads_count(t);
   if (m->M <= 0 || m->N <= 0 || n <= 0) return;
   if (threads > 1 && n < 2 * threads && work >= threads * MIN_TASK_WORK) { /* few large ones: cut each */
     for (int64_t item = 0; item < n; item++) {
-      crn_matmul one = batch_item(m, batch, item);
+      crn_matmul_args one = batch_item(m, batch, item);
       run_matmul(&one, NULL, t);
     }
     return;
@@ -196,6 +196,6 @@ static void fast_pack_b(crn_packed_b *out, bool trans_b, const float *B, int64_t
   crn_threads_run(t, (panels + job.panels_per_task - 1) / job.panels_per_task, run_pack_task, &job);
 }
 
-static void fast_matmul_packed(const crn_matmul *m, const crn_packed_b *b, crn_threads *t) {
+static void fast_matmul_packed(const crn_matmul_args *m, const crn_packed_b *b, crn_threads *t) {
   run_matmul(m, b->data, t);
 }

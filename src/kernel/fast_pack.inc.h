@@ -44,7 +44,7 @@ static inline void transpose8(const float *src, int64_t lds, int64_t rows, int64
 #define PACK_SLACK 16 /* floats that pack_a may write beyond its end */
 
 /* dst[k·mr + i] = A(i0 + i, k0 + k). May write up to PACK_SLACK floats beyond dst + kc·mr. */
-static void pack_a(const crn_matmul *m, int64_t i0, int64_t mr, int64_t k0, int64_t kc, float *dst) {
+static void pack_a(const crn_matmul_args *m, int64_t i0, int64_t mr, int64_t k0, int64_t kc, float *dst) {
   if (m->trans_a) {
     const float *a = m->A + k0 * m->lda + i0;
     if (mr == MAX_MR && MAX_MR > 8) {

@@ -10,7 +10,7 @@
 
 /* C[M,N] = start + op(A)·op(B); start = (accumulate ? C : 0) + (bias ? bias[N] : 0).
  * trans_a: A is stored [K,M]; trans_b: B is stored [N,K]. C overlaps neither A nor B. */
-typedef struct CRN_K(crn_matmul) {
+typedef struct CRN_K(crn_matmul_args) {
   int64_t M, N, K;
   const CRN_REAL *A;
   int64_t lda;
@@ -21,10 +21,10 @@ typedef struct CRN_K(crn_matmul) {
   const CRN_REAL *bias; /* [N] or NULL */
   bool trans_a, trans_b;
   bool accumulate;
-} CRN_K(crn_matmul);
+} CRN_K(crn_matmul_args);
 
 /* LSTM cell on rows; see lstm_forward and lstm_backward. */
-typedef struct CRN_K(crn_lstm_cell) {
+typedef struct CRN_K(crn_lstm_args) {
   int64_t rows, n;
   crn_lstm_layout layout;
   CRN_REAL forget_bias; /* added to the forget gate's pre-activation */
@@ -47,10 +47,10 @@ typedef struct CRN_K(crn_lstm_cell) {
   int64_t lddz;
   CRN_REAL *dc_prev; /* [rows, n] written, may be dc; NULL = not wanted */
   int64_t lddc_prev;
-} CRN_K(crn_lstm_cell);
+} CRN_K(crn_lstm_args);
 
 /* Additive attention energies: e[r,t] = Σ_k v[k]·tanh(ctx[r/beam,t,k] + q[r,k] + extra[r,t,k]), r in [0, B·beam). */
-typedef struct CRN_K(crn_attention) {
+typedef struct CRN_K(crn_attention_args) {
   int64_t B;    /* sequences in ctx */
   int64_t beam; /* rows of q per sequence, >= 1 */
   int64_t T, K;
@@ -70,7 +70,7 @@ typedef struct CRN_K(crn_attention) {
   CRN_REAL *dq;       /* in q's layout */
   CRN_REAL *dextra;   /* in extra's layout */
   CRN_REAL *dv;       /* [K] */
-} CRN_K(crn_attention);
+} CRN_K(crn_attention_args);
 
 typedef void (*CRN_K(crn_unary_fn))(int64_t n, const CRN_REAL *x, CRN_REAL *y);
 typedef void (*CRN_K(crn_binary_fn))(int64_t n, const CRN_REAL *a, const CRN_REAL *b, CRN_REAL *y);
@@ -81,12 +81,12 @@ typedef struct CRN_K(crn_kernels) {
   const char *name; /* "reference", "v3", "v4" */
 
   /* Matrix products; t may be NULL */
-  void (*matmul)(const CRN_K(crn_matmul) * m, crn_threads *t);
-  void (*matmul_batched)(const CRN_K(crn_matmul) * m, const crn_matmul_batch *batch, crn_threads *t);
+  void (*matmul)(const CRN_K(crn_matmul_args) * m, crn_threads *t);
+  void (*matmul_batched)(const CRN_K(crn_matmul_args) * m, const crn_matmul_batch *batch, crn_threads *t);
   size_t (*packed_b_bytes)(int64_t K, int64_t N);
   /* Fill out (K, N and data, bytes set by the caller, see packed_b_bytes) from B [K,N], or from [N,K] if trans_b. */
   void (*pack_b)(crn_packed_b *out, bool trans_b, const CRN_REAL *B, int64_t ldb, crn_threads *t);
-  void (*matmul_packed)(const CRN_K(crn_matmul) * m, const crn_packed_b *b, crn_threads *t);
+  void (*matmul_packed)(const CRN_K(crn_matmul_args) * m, const crn_packed_b *b, crn_threads *t);
 
   /* y[i] = f(x[i]); inf and NaN as libm does. Errors are bounded in tests/test_kernel_vector.c. */
   CRN_K(crn_unary_fn) exp, log, tanh, sigmoid, softplus, erf;
@@ -141,10 +141,10 @@ typedef struct CRN_K(crn_kernels) {
                    CRN_REAL *y, int64_t ldy);
 
   /* j = tanh(z_j), i,o = σ(z_i), σ(z_o), f = σ(z_f + forget_bias); c = c_prev·f + j·i; h = tanh(c)·o */
-  void (*lstm_forward)(const CRN_K(crn_lstm_cell) * a);
+  void (*lstm_forward)(const CRN_K(crn_lstm_args) * a);
   /* Writes dz and dc_prev from gates, c_prev, c, dh, dc. */
-  void (*lstm_backward)(const CRN_K(crn_lstm_cell) * a);
+  void (*lstm_backward)(const CRN_K(crn_lstm_args) * a);
 
-  void (*attention_forward)(const CRN_K(crn_attention) * a, crn_threads *t);
-  void (*attention_backward)(const CRN_K(crn_attention) * a, crn_threads *t);
+  void (*attention_forward)(const CRN_K(crn_attention_args) * a, crn_threads *t);
+  void (*attention_backward)(const CRN_K(crn_attention_args) * a, crn_threads *t);
 } CRN_K(crn_kernels);

@@ -8,13 +8,13 @@
 #define REF_ROWS 16 /* rows in one task */
 
 typedef struct ref_matmul_task {
-  const CRN_K(crn_matmul) * m;
+  const CRN_K(crn_matmul_args) * m;
   const R *packed; /* [K, N] or NULL */
   int64_t n_row_blocks;
   const crn_matmul_batch *batch; /* NULL = one product */
 } ref_matmul_task;
 
-static void ref_matmul_row(const CRN_K(crn_matmul) * m, int64_t i, int64_t j0, int64_t n) {
+static void ref_matmul_row(const CRN_K(crn_matmul_args) * m, int64_t i, int64_t j0, int64_t n) {
   R total[REF_TILE], part[REF_TILE];
   R *c = m->C + i * m->ldc + j0;
   for (int64_t j = 0; j < n; j++) {
@@ -35,14 +35,14 @@ static void ref_matmul_row(const CRN_K(crn_matmul) * m, int64_t i, int64_t j0, i
   for (int64_t j = 0; j < n; j++) c[j] = total[j];
 }
 
-static void ref_matmul_rows(const CRN_K(crn_matmul) * m, int64_t i0, int64_t i1) {
+static void ref_matmul_rows(const CRN_K(crn_matmul_args) * m, int64_t i0, int64_t i1) {
   for (int64_t i = i0; i < i1; i++)
     for (int64_t j = 0; j < m->N; j += REF_TILE) ref_matmul_row(m, i, j, m->N - j < REF_TILE ? m->N - j : REF_TILE);
 }
 
 static void ref_matmul_run(void *arg, int64_t task) {
   const ref_matmul_task *t = arg;
-  CRN_K(crn_matmul) m = *t->m;
+  CRN_K(crn_matmul_args) m = *t->m;
   int64_t block = task % t->n_row_blocks;
   if (t->batch) {
     int64_t outer = task / t->n_row_blocks, x = outer / t->batch->n[1], y = outer % t->batch->n[1];
@@ -54,12 +54,12 @@ static void ref_matmul_run(void *arg, int64_t task) {
   ref_matmul_rows(&m, block * REF_ROWS, i1 < m.M ? i1 : m.M);
 }
 
-static void ref_matmul_batched(const CRN_K(crn_matmul) * m, const crn_matmul_batch *batch, crn_threads *t) {
+static void ref_matmul_batched(const CRN_K(crn_matmul_args) * m, const crn_matmul_batch *batch, crn_threads *t) {
   ref_matmul_task task = {.m = m, .n_row_blocks = (m->M + REF_ROWS - 1) / REF_ROWS, .batch = batch};
   crn_threads_run(t, task.n_row_blocks * (batch ? batch->n[0] * batch->n[1] : 1), ref_matmul_run, &task);
 }
 
-static void ref_matmul(const CRN_K(crn_matmul) * m, crn_threads *t) { ref_matmul_batched(m, NULL, t); }
+static void ref_matmul(const CRN_K(crn_matmul_args) * m, crn_threads *t) { ref_matmul_batched(m, NULL, t); }
 
 static size_t ref_packed_b_bytes(int64_t K, int64_t N) { return (size_t)K * (size_t)N * sizeof(R); }
 
@@ -70,8 +70,8 @@ static void ref_pack_b(crn_packed_b *out, bool trans_b, const R *B, int64_t ldb,
     for (int64_t n = 0; n < out->N; n++) *p++ = trans_b ? B[n * ldb + k] : B[k * ldb + n];
 }
 
-static void ref_matmul_packed(const CRN_K(crn_matmul) * m, const crn_packed_b *b, crn_threads *t) {
-  CRN_K(crn_matmul) plain = *m;
+static void ref_matmul_packed(const CRN_K(crn_matmul_args) * m, const crn_packed_b *b, crn_threads *t) {
+  CRN_K(crn_matmul_args) plain = *m;
   plain.B = b->data;
   plain.ldb = b->N;
   plain.trans_b = false;
