@@ -21,7 +21,7 @@ static char folder[64];
 
 static int make_folder(void **state) {
   (void)state;
-  strcpy(folder, "/tmp/crn_config_XXXXXX");
+  snprintf(folder, sizeof folder, "/tmp/crn_config_XXXXXX");
   return mkdtemp(folder) ? 0 : 1;
 }
 

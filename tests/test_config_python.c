@@ -25,7 +25,7 @@ static char folder[64];
 static int start(void **state) {
   (void)state;
   crn_err err = {0};
-  strcpy(folder, "/tmp/crn_python_XXXXXX");
+  snprintf(folder, sizeof folder, "/tmp/crn_python_XXXXXX");
   if (!mkdtemp(folder)) return 1;
   setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
   if (crn_py_start(&err) != CRN_OK) {
