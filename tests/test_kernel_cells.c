@@ -168,8 +168,9 @@ static void fill_attention(void) {
   for (int i = 0; i < 10; i++) fill(all[i], (uint32_t)i + 21, 1);
 }
 
-static crn_attention attention_f(int64_t K, bool time_major, bool with_extra, const int32_t *lengths) {
-  crn_attention a = {.B = B, .beam = BEAM, .T = T, .K = K, .lengths = lengths, .ctx = ctx.f, .q = q.f, .v = v_vec.f};
+static crn_attention_args attention_f(int64_t K, bool time_major, bool with_extra, const int32_t *lengths) {
+  crn_attention_args a = {
+      .B = B, .beam = BEAM, .T = T, .K = K, .lengths = lengths, .ctx = ctx.f, .q = q.f, .v = v_vec.f};
   a.ctx_stride_b = time_major ? LDK : T * LDK;
   a.ctx_stride_t = time_major ? B * LDK : LDK;
   a.ldq = LDK;
@@ -182,8 +183,8 @@ static crn_attention attention_f(int64_t K, bool time_major, bool with_extra, co
   return a;
 }
 
-static crn_attention_f64 attention_d(int64_t K, bool time_major, bool with_extra, const int32_t *lengths) {
-  crn_attention_f64 a = {
+static crn_attention_args_f64 attention_d(int64_t K, bool time_major, bool with_extra, const int32_t *lengths) {
+  crn_attention_args_f64 a = {
       .B = B, .beam = BEAM, .T = T, .K = K, .lengths = lengths, .ctx = ctx.d, .q = q.d, .v = v_vec.d};
   a.ctx_stride_b = time_major ? LDK : T * LDK;
   a.ctx_stride_t = time_major ? B * LDK : LDK;
@@ -202,7 +203,7 @@ static const int32_t lengths[B] = {T, 13, 0};
 static void test_attention_equation(void **state) {
   (void)state;
   fill_attention();
-  crn_attention_f64 a = attention_d(7, false, true, lengths);
+  crn_attention_args_f64 a = attention_d(7, false, true, lengths);
   crn_kernels_double()->attention_forward(&a, NULL);
   for (int r = 0; r < B * BEAM; r++)
     for (int t = 0; t < lengths[r / BEAM]; t++) {
@@ -216,7 +217,7 @@ static void test_attention_equation(void **state) {
 }
 
 /* Σ de·e over the valid frames, e stored batch-major */
-static double attention_objective(crn_attention_f64 a) {
+static double attention_objective(crn_attention_args_f64 a) {
   static double energies[B * BEAM * T];
   a.e = energies;
   crn_kernels_double()->attention_forward(&a, NULL);
@@ -226,7 +227,7 @@ static double attention_objective(crn_attention_f64 a) {
   return s;
 }
 
-static void check_differences(crn_attention_f64 a, double *x, const double *gradient, int n) {
+static void check_differences(crn_attention_args_f64 a, double *x, const double *gradient, int n) {
   for (int i = 0; i < n; i += 37) {
     double old = x[i], step = 1e-5;
     x[i] = old + step;
@@ -245,7 +246,7 @@ static void test_attention_gradient(void **state) {
   memset(dq.d, 0, sizeof dq.d);
   memset(dextra.d, 0, sizeof dextra.d);
   memset(dv.d, 0, sizeof dv.d);
-  crn_attention_f64 a = attention_d(LDK, false, true, lengths);
+  crn_attention_args_f64 a = attention_d(LDK, false, true, lengths);
   crn_kernels_double()->attention_backward(&a, NULL);
   check_differences(a, ctx.d, dctx.d, B * T * LDK);
   check_differences(a, extra.d, dextra.d, B * BEAM * T * LDK);
@@ -260,8 +261,8 @@ static void test_attention_tables(void **state) {
     for (int s = 0; s < 6; s++)
       for (int flags = 0; flags < 8; flags++) {
         fill_attention();
-        crn_attention a = attention_f(sizes[s], flags & 1, flags & 2, flags & 4 ? lengths : NULL);
-        crn_attention_f64 b = attention_d(sizes[s], flags & 1, flags & 2, flags & 4 ? lengths : NULL);
+        crn_attention_args a = attention_f(sizes[s], flags & 1, flags & 2, flags & 4 ? lengths : NULL);
+        crn_attention_args_f64 b = attention_d(sizes[s], flags & 1, flags & 2, flags & 4 ? lengths : NULL);
         crn_kernels_nth(v)->attention_forward(&a, NULL);
         crn_kernels_double()->attention_forward(&b, NULL);
         assert_near(&e, 4e-6);
@@ -282,7 +283,7 @@ static void test_attention_threads(void **state) {
       crn_threads *t = NULL;
       assert_int_equal(crn_threads_new(n, &t, NULL), CRN_OK);
       fill_attention();
-      crn_attention a = attention_f(LDK, false, false, lengths);
+      crn_attention_args a = attention_f(LDK, false, false, lengths);
       crn_kernels_nth(v)->attention_forward(&a, t);
       crn_kernels_nth(v)->attention_backward(&a, t);
       if (n == 1) first_e = e, first_dctx = dctx, first_dq = dq, first_dv = dv;
