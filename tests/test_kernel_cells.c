@@ -45,8 +45,8 @@ static void fill_lstm(void) {
   for (int i = 0; i < 9; i++) fill(all[i], (uint32_t)i + 1, i == 0 ? 3 : 1);
 }
 
-static crn_lstm_cell lstm_f(int64_t n, crn_lstm_layout layout, bool state) {
-  crn_lstm_cell a = {.rows = CELLS, .n = n, .layout = layout, .forget_bias = 0.5f};
+static crn_lstm_args lstm_f(int64_t n, crn_lstm_layout layout, bool state) {
+  crn_lstm_args a = {.rows = CELLS, .n = n, .layout = layout, .forget_bias = 0.5f};
   a.z = z.f, a.ldz = LD4;
   a.c_prev = state ? c_prev.f : NULL, a.ldc_prev = LD1;
   a.gates = gates.f, a.ldgates = LD4;
@@ -59,8 +59,8 @@ static crn_lstm_cell lstm_f(int64_t n, crn_lstm_layout layout, bool state) {
   return a;
 }
 
-static crn_lstm_cell_f64 lstm_d(int64_t n, crn_lstm_layout layout, bool state) {
-  crn_lstm_cell_f64 a = {.rows = CELLS, .n = n, .layout = layout, .forget_bias = 0.5};
+static crn_lstm_args_f64 lstm_d(int64_t n, crn_lstm_layout layout, bool state) {
+  crn_lstm_args_f64 a = {.rows = CELLS, .n = n, .layout = layout, .forget_bias = 0.5};
   a.z = z.d, a.ldz = LD4;
   a.c_prev = state ? c_prev.d : NULL, a.ldc_prev = LD1;
   a.gates = gates.d, a.ldgates = LD4;
@@ -76,7 +76,7 @@ static crn_lstm_cell_f64 lstm_d(int64_t n, crn_lstm_layout layout, bool state) {
 static void test_lstm_equations(void **state) {
   (void)state;
   fill_lstm();
-  crn_lstm_cell_f64 a = lstm_d(7, CRN_LSTM_IJFO, true);
+  crn_lstm_args_f64 a = lstm_d(7, CRN_LSTM_IJFO, true);
   crn_kernels_double()->lstm_forward(&a);
   for (int r = 0; r < CELLS; r++)
     for (int k = 0; k < 7; k++) {
@@ -89,7 +89,7 @@ static void test_lstm_equations(void **state) {
 }
 
 /* Σ dh·h + dc·c */
-static double lstm_objective(crn_lstm_cell_f64 a) {
+static double lstm_objective(crn_lstm_args_f64 a) {
   static double g[CELLS * LD4], cell[CELLS * LD1], out[CELLS * LD1];
   a.gates = g, a.c = cell, a.h = out;
   crn_kernels_double()->lstm_forward(&a);
@@ -99,7 +99,7 @@ static double lstm_objective(crn_lstm_cell_f64 a) {
   return s;
 }
 
-static double difference(crn_lstm_cell_f64 a, double *place) {
+static double difference(crn_lstm_args_f64 a, double *place) {
   double old = *place, step = 1e-5;
   *place = old + step;
   double up = lstm_objective(a);
@@ -112,7 +112,7 @@ static double difference(crn_lstm_cell_f64 a, double *place) {
 static void test_lstm_gradient(void **state) {
   (void)state;
   fill_lstm();
-  crn_lstm_cell_f64 a = lstm_d(7, CRN_LSTM_JIFO, true);
+  crn_lstm_args_f64 a = lstm_d(7, CRN_LSTM_JIFO, true);
   crn_kernels_double()->lstm_forward(&a);
   crn_kernels_double()->lstm_backward(&a);
   for (int r = 0; r < CELLS; r++) {
@@ -130,8 +130,8 @@ static void test_lstm_tables(void **state) {
       for (int flags = 0; flags < 4; flags++) {
         crn_lstm_layout layout = flags & 1 ? CRN_LSTM_IJFO : CRN_LSTM_JIFO;
         fill_lstm();
-        crn_lstm_cell a = lstm_f(sizes[s], layout, flags & 2);
-        crn_lstm_cell_f64 b = lstm_d(sizes[s], layout, flags & 2);
+        crn_lstm_args a = lstm_f(sizes[s], layout, flags & 2);
+        crn_lstm_args_f64 b = lstm_d(sizes[s], layout, flags & 2);
         crn_kernels_nth(v)->lstm_forward(&a);
         crn_kernels_double()->lstm_forward(&b);
         assert_near(&gates, 1e-6);
