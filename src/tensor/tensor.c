@@ -275,7 +275,7 @@ void crn_run_reset(crn_run *r) {
   }
   r->frame = &r->base_frame;
   r->n_nodes = 0;
-  r->dirty = NULL;
+  crn_weights_forget(r);
   crn_arena_reset(&r->arena);
   crn_arena_reset(&r->scratch);
 }

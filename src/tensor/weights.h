@@ -1,14 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weight gradients that wait: products with a parameter list their rows during the backward pass, and the gradient is
- * computed as one product when the pass ends.
+ * Products with weights. A parameter's matrix is packed once for each use (w and its transpose) and kept until its
+ * values change; gradients of its products are listed during the backward pass and computed as one product per matrix
+ * at the end. Weights that are no parameters are multiplied as they are.
  */
 #ifndef CRN_TENSOR_WEIGHTS_H
 #define CRN_TENSOR_WEIGHTS_H
 
+#include "kernel/kernel.h"
 #include "tensor/tensor.h"
 
-/* Compute the waiting weight gradients of run->dirty, in the order in which they were listed. Failure: run->err. */
+/* Compute all gradients that were put off; called at the end of a backward pass. A failure is recorded in r->err. */
 void crn_weights_flush(crn_run *r);
+/* Drop what was put off (a run that is reset after a failed backward pass). */
+void crn_weights_forget(crn_run *r);
+
+/* Packed form of matrix w [P,Q] as the right side of a product (trans: of its transpose). A parameter's form is cached
+ * with its storage; another weight's lives in scratch. NULL: no memory (multiply unpacked). */
+const crn_packed_b *crn_weight_packed(crn_run *r, const crn_tensor *w, bool trans);
+
+/* y [rows, N] = start + x [rows, K]·op(w), start = (accumulate ? y : 0) + bias; x, y contiguous rows. */
+void crn_weight_product(crn_run *r, const crn_tensor *w, bool trans, int64_t rows, const void *x, void *y,
+                        const void *bias, bool accumulate);
+/* The same with a form from crn_weight_packed (may be NULL). */
+void crn_weight_product_with(crn_run *r, const crn_tensor *w, bool trans, const crn_packed_b *form, int64_t rows,
+                             const void *x, void *y, const void *bias, bool accumulate);
+
+/* For grad: d_w [P,Q] += aᵀ·b where w is input i of n and a [rows,P], b [rows,Q]. For a parameter this is put off until
+ * crn_weights_flush: a and b must stay as they are until the end of the backward pass. */
+crn_status crn_weight_gradient(crn_run *r, crn_node *n, int i, const void *a, const void *b, int64_t rows);
 
 #endif
