@@ -130,8 +130,13 @@ static void test_lines(void **state) {
   assert_int_equal(crn_config_list(c, "files", &v, &err), CRN_OK);
   assert_int_equal(crn_v_len(v), 2);
   assert_string_equal(crn_v_cstr(crn_v_at(v, 1)), "b.hdf");
+  assert_int_equal(crn_config_get(c, "batch_size")->kind, CRN_V_INT); /* known keys have their type */
+  assert_int_equal(crn_config_get(c, "batch_size")->line, 3);
   crn_config_free(c);
 
+  assert_int_equal(crn_config_load(write_file("old3.config", "num_epochs ten\n"), NULL, &c, &err), CRN_E_CONFIG);
+  expect_text(&err, "old3.config: key 'num_epochs': expected int, got \"ten\"");
+  crn_err_clear(&err);
   assert_int_equal(crn_config_load(write_file("old2.config", "task train\nalone\n"), NULL, &c, &err), CRN_E_FORMAT);
   assert_null(c);
   expect_text(&err, "old2.config:2: expected \"key value\", got only 'alone'");

@@ -65,8 +65,9 @@ crn_status crn_config_call(crn_config *c, const crn_value *function, const crn_v
 /* ---- command line ---- */
 
 /* One option "++key text". The rule: a key whose value isn't text takes the value of the text as a Python expression
- * (bad syntax: warning, kept as text; unknown name: error); a key with text takes the text; a new key that is known
- * (keys.h) takes what its type asks for, and else the text, or a list of texts if it holds commas. */
+ * (bad syntax: warning, kept as text; unknown name: error); a key with text takes the text; a new key, or one that is
+ * None, takes what its type in the table of known keys asks for; an unknown one the text, or a list if it has commas.
+ */
 crn_status crn_config_override(crn_config *c, const char *key, const char *text, const crn_log *log, crn_err *err);
 
 /* One warning for keys that are near misses of known ones, one note for known ones that have no effect here. */

@@ -17,8 +17,8 @@ struct crn_config {
   crn_py_refs refs;     /* Python objects that values point to, and the namespace */
 };
 
-/* Lines "key value" into the dict; comments start with "#". name: for messages. */
-crn_status crn_config_parse_lines(crn_arena *a, const char *text, const char *name, crn_value *dict, crn_err *err);
+/* Value of a new key that is given as text, in a file of lines or on the command line: see crn_config_override. */
+crn_status crn_config_read_text(crn_config *c, const char *key, const char *text, crn_value **out, crn_err *err);
 /* The pieces of a text between commas, spaces around them removed: str if there is one, else list of str. */
 crn_value *crn_config_split(crn_arena *a, const char *text);
 /* Number or truth value that a text wholly is; NULL if it is none. Words: true/false, yes/no, on/off. */

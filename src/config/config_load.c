@@ -54,28 +54,34 @@ crn_value *crn_config_split(crn_arena *a, const char *text) {
   }
 }
 
-crn_status crn_config_parse_lines(crn_arena *a, const char *text, const char *name, crn_value *dict, crn_err *err) {
+/* One line "key value"; comments start with "#". */
+static crn_status add_line(crn_config *c, const char *start, size_t n, int line, crn_err *err) {
+  const char *comment = memchr(start, '#', n), *end = comment ? comment : start + n;
+  while (start < end && isspace((unsigned char)*start)) start++;
+  while (end > start && isspace((unsigned char)end[-1])) end--;
+  if (start == end) return CRN_OK;
+  const char *gap = start;
+  while (gap < end && !isspace((unsigned char)*gap)) gap++;
+  if (gap == end)
+    return crn_fail(err, CRN_E_FORMAT, "%s:%d: expected \"key value\", got only '%.*s'", c->file, line,
+                    (int)(end - start), start);
+  const char *value = gap;
+  while (isspace((unsigned char)*value)) value++;
+  const char *key = crn_arena_strndup(&c->arena, start, (size_t)(gap - start));
+  const char *text = crn_arena_strndup(&c->arena, value, (size_t)(end - value));
+  crn_value *v;
+  if (!key || !text) return crn_err_memory(err);
+  CRN_TRY(crn_config_read_text(c, key, text, &v, err));
+  v->line = line;
+  return crn_v_put(&c->arena, c->root, key, v) ? CRN_OK : crn_err_memory(err);
+}
+
+static crn_status add_lines(crn_config *c, const char *text, crn_err *err) {
   int line = 1;
   for (const char *p = text; *p; line++) {
-    size_t n = strcspn(p, "\n"), used = 0;
-    while (used < n && p[used] != '#') used++; /* the rest is a comment */
-    const char *start = p, *end = p + used;
+    size_t n = strcspn(p, "\n");
+    CRN_TRY(add_line(c, p, n, line, err));
     p += n + (p[n] == '\n');
-    while (start < end && isspace((unsigned char)*start)) start++;
-    while (end > start && isspace((unsigned char)end[-1])) end--;
-    if (start == end) continue;
-    const char *gap = start;
-    while (gap < end && !isspace((unsigned char)*gap)) gap++;
-    if (gap == end)
-      return crn_fail(err, CRN_E_FORMAT, "%s:%d: expected \"key value\", got only '%.*s'", name, line,
-                      (int)(end - start), start);
-    const char *value = gap;
-    while (isspace((unsigned char)*value)) value++;
-    const char *key = crn_arena_strndup(a, start, (size_t)(gap - start));
-    const char *rest = crn_arena_strndup(a, value, (size_t)(end - value));
-    crn_value *v = key && rest ? crn_config_split(a, rest) : NULL;
-    if (!v || !crn_v_put(a, dict, key, v)) return crn_err_memory(err);
-    v->line = line;
   }
   return CRN_OK;
 }
@@ -116,7 +122,7 @@ static crn_status add_text(crn_config *c, const char *text, size_t len, const cr
   case KIND_PYTHON:
     return add_python(c, log, err);
   case KIND_LINES:
-    return crn_config_parse_lines(&c->arena, text, c->file, c->root, err);
+    return add_lines(c, text, err);
   }
   return CRN_OK;
 }

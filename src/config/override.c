@@ -86,18 +86,22 @@ static crn_status by_expression(crn_config *c, const char *key, const char *text
   return status;
 }
 
+crn_status crn_config_read_text(crn_config *c, const char *key, const char *text, crn_value **out, crn_err *err) {
+  const crn_config_key *known = crn_config_key_find(key);
+  if (known) return by_type(c, known, text, out, err);
+  *out = crn_config_split(&c->arena, text);
+  return *out ? CRN_OK : crn_err_memory(err);
+}
+
 crn_status crn_config_override(crn_config *c, const char *key, const char *text, const crn_log *log, crn_err *err) {
   const crn_value *old = crn_config_get(c, key);
-  const crn_config_key *known = crn_config_key_find(key);
   crn_value *v = NULL;
   if (crn_v_is_str(old))
     v = crn_v_str(&c->arena, text);
   else if (!crn_v_is_none(old))
     CRN_TRY(by_expression(c, key, text, log, &v, err));
-  else if (known)
-    CRN_TRY(by_type(c, known, text, &v, err));
   else
-    v = crn_config_split(&c->arena, text);
+    CRN_TRY(crn_config_read_text(c, key, text, &v, err));
   if (!v) return crn_err_memory(err);
   return crn_config_set(c, key, v, err);
 }

@@ -1,0 +1,3 @@
+import os
+
+batch_size = undefined + 1
