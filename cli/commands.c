@@ -7,8 +7,9 @@
 #include <string.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_cmd_config,
-    &cli_cmd_keys,
+    &cli_cmd_config, //
+    &cli_cmd_dump,   //
+    &cli_cmd_keys,   //
     NULL,
 };
 
