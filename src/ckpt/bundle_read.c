@@ -41,7 +41,7 @@ static crn_status parse_index(crn_bundle *b, const char *path, crn_err *err) {
   size_t n;
   crn_table_items items;
   crn_bundle_header header;
-  CRN_TRY(crn_file_read(&b->arena, path, &bytes, &n, err));
+  CRN_TRY(crn_ckpt_read_file(&b->arena, path, &bytes, &n, err));
   CRN_TRY(crn_table_read(&b->arena, bytes, n, &items, err));
   if (items.n == 0 || items.at[0].key_len != 0)
     return crn_fail(err, CRN_E_FORMAT, "no checkpoint index: it has no header");

@@ -78,7 +78,7 @@ static int32_t shards_in_place(crn_arena *a, const char *index_path) {
   size_t n;
   crn_table_items items;
   crn_bundle_header header;
-  bool good = crn_file_read(a, index_path, &bytes, &n, NULL) == CRN_OK &&
+  bool good = crn_ckpt_read_file(a, index_path, &bytes, &n, NULL) == CRN_OK &&
               crn_table_read(a, bytes, n, &items, NULL) == CRN_OK && items.n > 0 && items.at[0].key_len == 0 &&
               crn_header_parse(&items.at[0], &header, NULL) == CRN_OK;
   return good && header.n_shards > 0 ? header.n_shards : 1;

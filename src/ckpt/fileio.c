@@ -86,7 +86,7 @@ crn_status crn_file_pread(int fd, const char *path, int64_t offset, void *dst, s
   return CRN_OK;
 }
 
-crn_status crn_file_read(crn_arena *a, const char *path, const uint8_t **bytes, size_t *n, crn_err *err) {
+crn_status crn_ckpt_read_file(crn_arena *a, const char *path, const uint8_t **bytes, size_t *n, crn_err *err) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return crn_fail_errno(err, "open", path, errno);
   crn_status status = CRN_OK;

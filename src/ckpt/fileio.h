@@ -36,7 +36,7 @@ bool crn_errno_passes(int error);
 crn_status crn_fail_errno(crn_err *err, const char *doing, const char *path, int error);
 
 /* Whole file into the arena. CRN_E_FILE names the path and the reason. */
-crn_status crn_file_read(crn_arena *a, const char *path, const uint8_t **bytes, size_t *n, crn_err *err);
+crn_status crn_ckpt_read_file(crn_arena *a, const char *path, const uint8_t **bytes, size_t *n, crn_err *err);
 /* Exactly n bytes at offset of an open file; path for the message. A shorter file is CRN_E_FORMAT. */
 crn_status crn_file_pread(int fd, const char *path, int64_t offset, void *dst, size_t n, crn_err *err);
 

@@ -95,7 +95,7 @@ crn_status crn_ckpt_state_read(crn_arena *a, const char *directory, const char *
   size_t n;
   char *path = crn_arena_printf(a, "%s/checkpoint", directory);
   if (!path) return crn_err_memory(err);
-  CRN_TRY(crn_file_read(a, path, &bytes, &n, err));
+  CRN_TRY(crn_ckpt_read_file(a, path, &bytes, &n, err));
   char *text = crn_arena_strndup(a, (const char *)bytes, n);
   if (!text) return crn_err_memory(err);
   crn_str value = {0};
