@@ -431,6 +431,21 @@ no_memory:
   return -1;
 }
 
+/* The library trusts the stored size of unchunked data and would read past its buffer if that is too small. */
+static bool storage_is_sound(hid_t set, hid_t type, const crn_h5_info *info) {
+  hid_t props = H5Dget_create_plist(set);
+  if (props < 0) return false;
+  H5D_layout_t layout = H5Pget_layout(props);
+  bool elsewhere = layout == H5D_CONTIGUOUS && H5Pget_external_count(props) > 0;
+  H5Pclose(props);
+  if (layout != H5D_CONTIGUOUS && layout != H5D_COMPACT) return layout >= 0;
+  if (elsewhere) return true;
+  if (layout == H5D_CONTIGUOUS && H5Dget_offset(set) == HADDR_UNDEF) return true; /* nothing written yet */
+  int64_t wanted;
+  if (__builtin_mul_overflow(info->n, (int64_t)H5Tget_size(type), &wanted)) return false;
+  return (int64_t)H5Dget_storage_size(set) >= wanted;
+}
+
 static void source_close(source *s) {
   if (s->type >= 0) H5Tclose(s->type);
   if (s->space >= 0) H5Sclose(s->space);
@@ -458,6 +473,8 @@ static crn_status source_open(crn_h5 *f, const char *name, const char *attr, sou
       code = crn_h5_fail(f, s->name, CRN_E_FORMAT, "its type or shape can't be read", err);
     else
       code = crn_h5_describe(f, s->name, s->type, s->space, &s->info, err);
+    if (code == CRN_OK && !attr && !storage_is_sound(s->id, s->type, &s->info))
+      code = crn_h5_fail(f, s->name, CRN_E_FORMAT, "has less stored than its shape says; damaged?", err);
   }
   if (code != CRN_OK) source_close(s);
   return code;

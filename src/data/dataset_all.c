@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of all dataset classes. A class that configs name but that isn't implemented is here too, without functions,
+ * so that it is refused by name.
+ */
+#include "data/dataset_class.h"
+#include "data/datasets.h"
+
+#define KNOWN_ONLY(id, text) static const crn_dataset_class id = {.name = #id, .doc = text}
+
+KNOWN_ONLY(ExternSprintDataset, "Reads sequences from an external RASR process.");
+KNOWN_ONLY(MetaDataset, "Joins several datasets that describe the same sequences.");
+KNOWN_ONLY(CombinedDataset, "Unites datasets of different sequences.");
+KNOWN_ONLY(ConcatDataset, "Puts datasets one after the other.");
+KNOWN_ONLY(ConcatSeqsDataset, "Joins several sequences into one.");
+KNOWN_ONLY(LibriSpeechCorpus, "Reads the LibriSpeech corpus.");
+KNOWN_ONLY(OggZipDataset, "Reads audio files and transcripts from zip files.");
+KNOWN_ONLY(LmDataset, "Reads lines of text as sequences of labels.");
+KNOWN_ONLY(TranslationDataset, "Reads pairs of text files.");
+KNOWN_ONLY(TranslationFactorsDataset, "Reads pairs of text files with factored words.");
+KNOWN_ONLY(ConfusionNetworkDataset, "Reads confusion networks as translation sources.");
+KNOWN_ONLY(Enwik8Corpus, "Reads the Enwik8 corpus of characters.");
+KNOWN_ONLY(TimitDataset, "Reads the TIMIT corpus.");
+KNOWN_ONLY(NltkTimitDataset, "Reads the part of TIMIT that NLTK has.");
+KNOWN_ONLY(NextGenHDFDataset, "Reads HDF files with one dataset per sequence.");
+KNOWN_ONLY(SiameseHDFDataset, "Reads triplets from NextGenHDFDataset files.");
+KNOWN_ONLY(SprintCacheDataset, "Reads RASR caches.");
+KNOWN_ONLY(BlissDataset, "Reads Bliss corpora.");
+KNOWN_ONLY(RawWavDataset, "Reads wav files.");
+KNOWN_ONLY(StereoHdfDataset, "Reads HDF files of paired signals.");
+KNOWN_ONLY(NumpyDumpDataset, "Reads text matrices.");
+KNOWN_ONLY(VariableDataset, "Makes a new dataset in each epoch.");
+KNOWN_ONLY(MultiEpochDataset, "Runs several epochs of a dataset as one.");
+KNOWN_ONLY(MultiProcDataset, "Reads a dataset in several processes.");
+KNOWN_ONLY(DistributeFilesDataset, "Spreads files over epochs and workers.");
+KNOWN_ONLY(PostprocessingDataset, "Changes sequences by a function.");
+KNOWN_ONLY(ChunkShuffleDataset, "Shuffles chunks of a dataset.");
+KNOWN_ONLY(ClusteringDataset, "Adds cluster indices to a dataset.");
+KNOWN_ONLY(TextDictDataset, "Reads a dict of texts.");
+KNOWN_ONLY(HuggingFaceDataset, "Reads datasets of the HuggingFace library.");
+KNOWN_ONLY(CopyTaskDataset, "Makes random labels to be copied.");
+KNOWN_ONLY(TaskXmlModelingDataset, "Makes random nested tags.");
+KNOWN_ONLY(TaskNumberBaseConvertDataset, "Makes random numbers to be written in another base.");
+KNOWN_ONLY(TaskEpisodicCopyDataset, "Makes random digits to be copied after a pause.");
+KNOWN_ONLY(TaskVariableAssignmentDataset, "Makes random assignments and a query.");
+KNOWN_ONLY(DummyDataset, "Makes counting numbers.");
+KNOWN_ONLY(DummyDatasetMultipleSequenceLength, "Makes counting numbers with other lengths of the targets.");
+KNOWN_ONLY(DummyDatasetMultipleDataKeys, "Makes counting numbers for several keys.");
+KNOWN_ONLY(DummyGenericDataset, "Makes random data for extern_data.");
+
+static const crn_dataset_class *const all[] = {
+    &crn_hdf_dataset,
+    &ExternSprintDataset,
+    &MetaDataset,
+    &CombinedDataset,
+    &ConcatDataset,
+    &ConcatSeqsDataset,
+    &LibriSpeechCorpus,
+    &OggZipDataset,
+    &LmDataset,
+    &TranslationDataset,
+    &TranslationFactorsDataset,
+    &ConfusionNetworkDataset,
+    &Enwik8Corpus,
+    &TimitDataset,
+    &NltkTimitDataset,
+    &NextGenHDFDataset,
+    &SiameseHDFDataset,
+    &SprintCacheDataset,
+    &BlissDataset,
+    &RawWavDataset,
+    &StereoHdfDataset,
+    &NumpyDumpDataset,
+    &VariableDataset,
+    &MultiEpochDataset,
+    &MultiProcDataset,
+    &DistributeFilesDataset,
+    &PostprocessingDataset,
+    &ChunkShuffleDataset,
+    &ClusteringDataset,
+    &TextDictDataset,
+    &HuggingFaceDataset,
+    &CopyTaskDataset,
+    &TaskXmlModelingDataset,
+    &TaskNumberBaseConvertDataset,
+    &TaskEpisodicCopyDataset,
+    &TaskVariableAssignmentDataset,
+    &DummyDataset,
+    &DummyDatasetMultipleSequenceLength,
+    &DummyDatasetMultipleDataKeys,
+    &DummyGenericDataset,
+};
+
+const crn_dataset_class *const *crn_dataset_classes(size_t *n) {
+  *n = sizeof all / sizeof *all;
+  return all;
+}

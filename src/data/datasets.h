@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rows of all implemented dataset classes, for dataset_all.c.
+ */
+#ifndef CRN_DATA_DATASETS_H
+#define CRN_DATA_DATASETS_H
+
+#include "data/dataset_class.h"
+
+extern const crn_dataset_class crn_hdf_dataset; /* hdf_dataset.c */
+
+#endif

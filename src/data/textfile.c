@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading text files through zlib, which passes plain files on as they are.
+ */
+#include "data/textfile.h"
+
+#include <errno.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/str.h"
+
+crn_status crn_text_read(crn_arena *a, const char *path, char **text, size_t *len, crn_err *err) {
+  errno = 0;
+  gzFile f = gzopen(path, "rb");
+  if (!f) return crn_fail(err, CRN_E_FILE, "%s: %s", path, errno ? strerror(errno) : "can't be opened");
+  crn_str s = {0};
+  char buf[65536];
+  int got;
+  while ((got = gzread(f, buf, sizeof buf)) > 0) crn_str_addn(&s, buf, (size_t)got);
+  int code = Z_OK;
+  const char *why = gzerror(f, &code);
+  crn_status st = CRN_OK;
+  if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) st = crn_fail(err, CRN_E_FORMAT, "%s: %s", path, why);
+  gzclose(f);
+  if (st == CRN_OK) {
+    *text = crn_str_ok(&s) ? crn_arena_strndup(a, crn_str_get(&s), s.len) : NULL;
+    *len = s.len;
+    if (!*text) st = crn_err_memory(err);
+  }
+  crn_str_free(&s);
+  return st;
+}
+
+crn_status crn_text_lines(crn_arena *a, const char *path, char ***lines, size_t *n, crn_err *err) {
+  char *text;
+  size_t len;
+  CRN_TRY(crn_text_read(a, path, &text, &len, err));
+  size_t count = 0;
+  for (size_t i = 0; i < len; i++) count += text[i] == '\n';
+  if (len && text[len - 1] != '\n') count++;
+  char **out = CRN_ARENA_ARRAY(a, char *, count + 1);
+  if (!out) return crn_err_memory(err);
+  char *at = text, *end = text + len;
+  for (size_t i = 0; i < count; i++) {
+    char *stop = memchr(at, '\n', (size_t)(end - at));
+    if (!stop) stop = end;
+    out[i] = at;
+    *stop = 0;
+    if (stop > at && stop[-1] == '\r') stop[-1] = 0;
+    at = stop + 1;
+  }
+  *lines = out;
+  *n = count;
+  return CRN_OK;
+}
+
+crn_status crn_text_literal(crn_arena *a, const char *path, crn_value **out, crn_err *err) {
+  char *text;
+  size_t len;
+  CRN_TRY(crn_text_read(a, path, &text, &len, err));
+  return crn_v_parse_literal(a, text, path, out, err);
+}
+
+crn_status crn_text_tags(crn_arena *a, const char *path, char ***tags, size_t *n, crn_err *err) {
+  if (crn_ends_with(path, ".pkl") || crn_ends_with(path, ".pkl.gz"))
+    return crn_fail(err, CRN_E_NOT_IMPLEMENTED, "%s: not implemented: pickled lists", path);
+  CRN_TRY(crn_text_lines(a, path, tags, n, err));
+  while (*n && !(*tags)[*n - 1][0]) --*n; /* empty lines at the end are no tags */
+  return CRN_OK;
+}
