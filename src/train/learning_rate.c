@@ -393,6 +393,8 @@ crn_status crn_lr_save(const crn_lr_control *c, crn_err *err) {
 
 const char *crn_lr_file(const crn_lr_control *c) { return c->file; }
 
+void crn_lr_set_file(crn_lr_control *c, const char *path) { c->file = path; }
+
 /* learning_rate_control_min_num_epochs_per_new_lr N: the last N rates must be there and equal before a new one. */
 static bool rate_is_held(const crn_lr_control *c, size_t n_before) {
   int64_t n = c->min_epochs_per_rate;

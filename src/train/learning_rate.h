@@ -32,6 +32,8 @@ crn_status crn_lr_load(crn_lr_control *c, crn_err *err);
 /* Write it; nothing happens when the config names none. */
 crn_status crn_lr_save(const crn_lr_control *c, crn_err *err);
 const char *crn_lr_file(const crn_lr_control *c); /* NULL: none */
+/* Use this path (it must outlive the control) instead of the config's; NULL: keep no file. */
+void crn_lr_set_file(crn_lr_control *c, const char *path);
 
 /* Rate of an epoch >= 1; the table remembers it. pretrain_epochs: number of pretraining epochs (0 = no pretraining):
  * unless use_learning_rate_control_always, these use pretrain_learning_rate and the next one learning_rate. */

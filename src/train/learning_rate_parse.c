@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "train/learning_rate_table.h"
 
 typedef struct reader {
@@ -355,22 +356,11 @@ crn_status crn_lr_table_parse(crn_lr_table *t, const char *text, size_t len, con
 }
 
 crn_status crn_lr_table_read(crn_lr_table *t, const char *path, crn_err *err) {
-  crn_str text = {0};
-  char block[4096];
-  size_t n;
-  FILE *f = fopen(path, "rb");
-  if (!f) return crn_fail(err, CRN_E_FILE, "learning-rate file: can't read %s: %s", path, strerror(errno));
-  while ((n = fread(block, 1, sizeof block, f)) > 0) crn_str_addn(&text, block, n);
-  crn_status status = CRN_OK;
-  if (ferror(f))
-    status = crn_fail(err, CRN_E_FILE, "learning-rate file: can't read %s: %s", path, strerror(errno));
-  else if (!crn_str_ok(&text))
-    status = crn_err_memory(err);
-  fclose(f);
-  if (status == CRN_OK) {
-    status = crn_lr_table_parse(t, crn_str_get(&text), text.len, path, err);
-    if (status != CRN_OK) crn_err_where(err, "learning-rate file");
-  }
-  crn_str_free(&text);
+  char *text = NULL;
+  size_t len = 0;
+  crn_status status = crn_file_read(path, (size_t)1 << 30, &text, &len, err);
+  if (status == CRN_OK) status = crn_lr_table_parse(t, text, len, path, err);
+  if (status != CRN_OK) crn_err_where(err, "learning-rate file");
+  crn_free(text);
   return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Table of optimizers and the reading of their options. Adding one: a rule in optimizer_rules_body.h and a row here.
+ * Table of optimizers and the reading of their options. Adding one: a rule in optimizer_rules.inc.h and a row here.
  */
 #include "train/optimizer.h"
 

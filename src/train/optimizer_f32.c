@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizers' update rules for float; the source is optimizer_rules_body.h.
+ * The optimizers' update rules for float; the source is optimizer_rules.inc.h.
  */
 #include <math.h>
 
@@ -11,4 +11,4 @@
 #define SQRT sqrtf
 #define FABS fabsf
 #define POW powf
-#include "train/optimizer_rules_body.h"
+#include "train/optimizer_rules.inc.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizers' update rules for double; the source is optimizer_rules_body.h.
+ * The optimizers' update rules for double; the source is optimizer_rules.inc.h.
  */
 #include <math.h>
 
@@ -11,4 +11,4 @@
 #define SQRT sqrt
 #define FABS fabs
 #define POW pow
-#include "train/optimizer_rules_body.h"
+#include "train/optimizer_rules.inc.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The updater's loops for float; the source is updater_math_body.h.
+ * The updater's loops for float; the source is updater_math.inc.h.
  */
 #include <math.h>
 #include <string.h>
@@ -12,4 +12,4 @@
 #define UPDATE_FN crn_optimizer_fn_f32
 #define UPDATE update_f32
 #define DECAY decay_f32
-#include "train/updater_math_body.h"
+#include "train/updater_math.inc.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The updater's loops for double; the source is updater_math_body.h.
+ * The updater's loops for double; the source is updater_math.inc.h.
  */
 #include <math.h>
 #include <string.h>
@@ -12,4 +12,4 @@
 #define UPDATE_FN crn_optimizer_fn_f64
 #define UPDATE update_f64
 #define DECAY decay_f64
-#include "train/updater_math_body.h"
+#include "train/updater_math.inc.h"
