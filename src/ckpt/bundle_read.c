@@ -164,7 +164,7 @@ crn_status crn_bundle_check_place(const crn_bundle *b, const crn_bundle_entry *e
 crn_status crn_bundle_read_bytes(const crn_bundle *b, const crn_bundle_entry *e, void *dst, crn_err *err) {
   CRN_TRY(crn_bundle_check_place(b, e, err));
   const crn_bundle_shard *s = &b->shards[e->shard];
-  return crn_file_pread(s->fd, s->path, e->offset, dst, (size_t)e->size_bytes, err);
+  return crn_ckpt_file_pread(s->fd, s->path, e->offset, dst, (size_t)e->size_bytes, err);
 }
 
 crn_status crn_bundle_read_plain(const crn_bundle *b, const crn_bundle_entry *e, void *dst, crn_err *err) {

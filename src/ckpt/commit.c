@@ -100,18 +100,18 @@ static crn_status write_index(attempt *t, const char *path, int32_t n_shards) {
   crn_str_clear(&t->index);
   CRN_TRY(t->c->build_index(t->c->arg, n_shards, &t->index, t->err));
   crn_span span = {t->index.p, t->index.len};
-  return crn_file_write(t->ops, path, &span, 1, t->error, t->err);
+  return crn_ckpt_file_write(t->ops, path, &span, 1, t->error, t->err);
 }
 
 static crn_status write_data(attempt *t) {
-  return crn_file_write(t->ops, t->data_tmp, t->c->data, t->c->n_data, t->error, t->err);
+  return crn_ckpt_file_write(t->ops, t->data_tmp, t->c->data, t->c->n_data, t->error, t->err);
 }
 
 /* Rename, note at once that it happened, then make it durable. */
 static crn_status put_in_place(attempt *t, const char *from, const char *to, bool *flag, bool value) {
-  CRN_TRY(crn_file_rename(t->ops, from, to, t->error, t->err));
+  CRN_TRY(crn_ckpt_file_rename(t->ops, from, to, t->error, t->err));
   if (flag) *flag = value;
-  return crn_file_sync_dir(t->ops, to, t->error, t->err);
+  return crn_ckpt_file_sync_dir(t->ops, to, t->error, t->err);
 }
 
 static crn_status put_new(attempt *t) {
@@ -137,7 +137,7 @@ static void remove_shards(attempt *t, int32_t n_shards) {
 }
 
 static crn_status write_and_place(attempt *t) {
-  CRN_TRY(crn_file_make_parents(t->ops, t->index_path, t->error, t->err));
+  CRN_TRY(crn_ckpt_file_make_parents(t->ops, t->index_path, t->error, t->err));
   int32_t n_old = shards_in_place(&t->arena, t->index_path);
   /* Whatever can run out of space comes before anything in place is touched. */
   CRN_TRY(write_data(t));

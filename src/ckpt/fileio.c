@@ -72,7 +72,7 @@ static crn_status fail_write(crn_err *err, const char *doing, const char *path, 
   return crn_fail_errno(err, doing, path, errno);
 }
 
-crn_status crn_file_pread(int fd, const char *path, int64_t offset, void *dst, size_t n, crn_err *err) {
+crn_status crn_ckpt_file_pread(int fd, const char *path, int64_t offset, void *dst, size_t n, crn_err *err) {
   char *p = dst;
   for (size_t done = 0; done < n;) {
     ssize_t got = pread(fd, p + done, n - done, (off_t)(offset + (int64_t)done));
@@ -99,7 +99,7 @@ crn_status crn_ckpt_read_file(crn_arena *a, const char *path, const uint8_t **by
   else if (!(p = crn_arena_alloc(a, (size_t)st.st_size + 1)))
     status = crn_err_memory(err);
   else
-    status = crn_file_pread(fd, path, 0, p, (size_t)st.st_size, err);
+    status = crn_ckpt_file_pread(fd, path, 0, p, (size_t)st.st_size, err);
   close(fd);
   *bytes = p;
   *n = status == CRN_OK ? (size_t)st.st_size : 0;
@@ -120,8 +120,8 @@ static bool write_span(const crn_fileops *ops, int fd, const crn_span *span, int
   return true;
 }
 
-crn_status crn_file_write(const crn_fileops *ops, const char *path, const crn_span *spans, size_t n, int *error,
-                          crn_err *err) {
+crn_status crn_ckpt_file_write(const crn_fileops *ops, const char *path, const crn_span *spans, size_t n, int *error,
+                               crn_err *err) {
   int fd = ops->open(ops->user, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return fail_write(err, "create", path, error);
   int64_t offset = 0;
@@ -151,7 +151,7 @@ static void parent_of(const char *path, char *out, size_t cap) {
     snprintf(out, cap, "%.*s", (int)(slash - path), path);
 }
 
-crn_status crn_file_sync_dir(const crn_fileops *ops, const char *path, int *error, crn_err *err) {
+crn_status crn_ckpt_file_sync_dir(const crn_fileops *ops, const char *path, int *error, crn_err *err) {
   char dir[4096];
   parent_of(path, dir, sizeof dir);
   int fd = ops->open(ops->user, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -165,12 +165,12 @@ crn_status crn_file_sync_dir(const crn_fileops *ops, const char *path, int *erro
   return CRN_OK;
 }
 
-crn_status crn_file_rename(const crn_fileops *ops, const char *from, const char *to, int *error, crn_err *err) {
+crn_status crn_ckpt_file_rename(const crn_fileops *ops, const char *from, const char *to, int *error, crn_err *err) {
   if (ops->rename(ops->user, from, to) != 0) return fail_write(err, "rename a new file to", to, error);
   return CRN_OK;
 }
 
-crn_status crn_file_make_parents(const crn_fileops *ops, const char *path, int *error, crn_err *err) {
+crn_status crn_ckpt_file_make_parents(const crn_fileops *ops, const char *path, int *error, crn_err *err) {
   char dir[4096];
   if (strlen(path) >= sizeof dir) {
     errno = ENAMETOOLONG;

@@ -17,10 +17,10 @@ typedef struct state_save {
 
 static crn_status state_attempt(void *arg, const crn_fileops *ops, int *error, crn_err *err) {
   const state_save *s = arg;
-  crn_status status = crn_file_make_parents(ops, s->path, error, err);
-  if (status == CRN_OK) status = crn_file_write(ops, s->tmp, &s->text, 1, error, err);
-  if (status == CRN_OK) status = crn_file_rename(ops, s->tmp, s->path, error, err);
-  if (status == CRN_OK) return crn_file_sync_dir(ops, s->path, error, err);
+  crn_status status = crn_ckpt_file_make_parents(ops, s->path, error, err);
+  if (status == CRN_OK) status = crn_ckpt_file_write(ops, s->tmp, &s->text, 1, error, err);
+  if (status == CRN_OK) status = crn_ckpt_file_rename(ops, s->tmp, s->path, error, err);
+  if (status == CRN_OK) return crn_ckpt_file_sync_dir(ops, s->path, error, err);
   ops->unlink(ops->user, s->tmp);
   return status;
 }
