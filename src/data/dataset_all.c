@@ -38,18 +38,20 @@ KNOWN_ONLY(ChunkShuffleDataset, "Shuffles chunks of a dataset.");
 KNOWN_ONLY(ClusteringDataset, "Adds cluster indices to a dataset.");
 KNOWN_ONLY(TextDictDataset, "Reads a dict of texts.");
 KNOWN_ONLY(HuggingFaceDataset, "Reads datasets of the HuggingFace library.");
-KNOWN_ONLY(CopyTaskDataset, "Makes random labels to be copied.");
-KNOWN_ONLY(TaskXmlModelingDataset, "Makes random nested tags.");
-KNOWN_ONLY(TaskNumberBaseConvertDataset, "Makes random numbers to be written in another base.");
 KNOWN_ONLY(TaskEpisodicCopyDataset, "Makes random digits to be copied after a pause.");
 KNOWN_ONLY(TaskVariableAssignmentDataset, "Makes random assignments and a query.");
-KNOWN_ONLY(DummyDataset, "Makes counting numbers.");
 KNOWN_ONLY(DummyDatasetMultipleSequenceLength, "Makes counting numbers with other lengths of the targets.");
 KNOWN_ONLY(DummyDatasetMultipleDataKeys, "Makes counting numbers for several keys.");
 KNOWN_ONLY(DummyGenericDataset, "Makes random data for extern_data.");
 
 static const crn_dataset_class *const all[] = {
     &crn_hdf_dataset,
+    &crn_static_dataset,
+    &crn_12ax_dataset,
+    &crn_copy_dataset,
+    &crn_xml_dataset,
+    &crn_base_dataset,
+    &crn_dummy_dataset,
     &ExternSprintDataset,
     &MetaDataset,
     &CombinedDataset,
@@ -80,12 +82,8 @@ static const crn_dataset_class *const all[] = {
     &ClusteringDataset,
     &TextDictDataset,
     &HuggingFaceDataset,
-    &CopyTaskDataset,
-    &TaskXmlModelingDataset,
-    &TaskNumberBaseConvertDataset,
     &TaskEpisodicCopyDataset,
     &TaskVariableAssignmentDataset,
-    &DummyDataset,
     &DummyDatasetMultipleSequenceLength,
     &DummyDatasetMultipleDataKeys,
     &DummyGenericDataset,

@@ -7,6 +7,12 @@
 
 #include "data/dataset_class.h"
 
-extern const crn_dataset_class crn_hdf_dataset; /* hdf_dataset.c */
+extern const crn_dataset_class crn_hdf_dataset;    /* hdf_dataset.c */
+extern const crn_dataset_class crn_static_dataset; /* static_dataset.c */
+extern const crn_dataset_class crn_12ax_dataset;   /* generated_tasks.c */
+extern const crn_dataset_class crn_copy_dataset;
+extern const crn_dataset_class crn_xml_dataset;
+extern const crn_dataset_class crn_base_dataset;
+extern const crn_dataset_class crn_dummy_dataset;
 
 #endif
