@@ -101,7 +101,7 @@ static void damage_all(const char *from, int n_shards, size_t data_step) {
   copy_open(&c, from, n_shards);
   uint32_t right = fingerprint(c.prefix);
   assert_int_not_equal(right, 0);
-  /* harmless: only the footer's handle of the meta index and its padding */
+  /* harmless: only the footer's padding */
   int harmless = damage(c.prefix, c.index, c.index_bytes, c.index_n, 1, right);
   assert_true(harmless <= 40 * 8);
   for (int i = 0; i < n_shards; i++)

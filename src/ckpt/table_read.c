@@ -125,7 +125,8 @@ crn_status crn_table_read(crn_arena *a, const uint8_t *bytes, size_t n, crn_tabl
   crn_cursor footer = {bytes + r.n, bytes + n - 8, false};
   uint64_t offset, size;
   block index;
-  CRN_TRY(read_handle(&r, &footer, &offset, &size)); /* meta index: nothing of interest */
+  CRN_TRY(read_handle(&r, &footer, &offset, &size)); /* meta index: nothing of interest, but it must be whole */
+  CRN_TRY(read_block(&r, offset, size, &index));
   CRN_TRY(read_handle(&r, &footer, &offset, &size));
   CRN_TRY(read_block(&r, offset, size, &index));
   crn_cursor c = {index.p, index.p + index.n, false};
