@@ -10,42 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "train/options.h"
-
-typedef struct control_desc control_desc;
-
-struct crn_lr_control {
-  const crn_value *config;
-  crn_lr_hook hook;
-  crn_log log;
-  const control_desc *control;
-  crn_lr_table table;
-  const char *file; /* of the config; NULL: none */
-
-  double default_rate, min_rate;
-  double pretrain_rate;
-  bool always;          /* use_learning_rate_control_always */
-  double decay, growth; /* factors, unless a function is given: */
-  const crn_value *decay_fn, *growth_fn;
-  double threshold, grow_threshold, absolute_threshold;
-  bool div_by_old, relative_lr;
-  int64_t multi_epochs, multi_interval;
-  int64_t min_epochs_per_rate;
-  const crn_value *measure; /* NULL, string or list of strings */
-  const crn_value *dynamic; /* dict or function, NULL: none */
-  double dynamic_decay;
-  int64_t dynamic_interval;
-  bool warned_measure;
-};
-
-/* n_before > 0 entries of the table lie before the epoch: c->table.epochs[0 … n_before-1]. */
-typedef crn_status (*rule_fn)(const crn_lr_control *c, int64_t epoch, size_t n_before, double *lr, crn_err *err);
-
-struct control_desc {
-  const char *names[3];
-  const char *title; /* for the log */
-  rule_fn rule;
-};
+#include "train/learning_rate_internal.h"
 
 /* ---- error of an epoch ---------------------------------------------------------------------------------------- */
 
@@ -194,7 +159,7 @@ static crn_status rule_multi(const crn_lr_control *c, int64_t epoch, size_t n_be
   return grow ? grown(c, last->lr, lr, err) : CRN_OK;
 }
 
-static const control_desc controls[] = {
+static const crn_lr_rule controls[] = {
     {{"constant"}, "Constant", rule_constant},
     {{"newbob", "newbob_rel", "newbob_relative"}, "NewbobRelative", rule_relative},
     {{"newbob_abs"}, "NewbobAbs", rule_absolute},
@@ -202,9 +167,7 @@ static const control_desc controls[] = {
 };
 enum { N_CONTROLS = sizeof controls / sizeof controls[0] };
 
-/* ---- construction --------------------------------------------------------------------------------------------- */
-
-static crn_status find_control(const char *name, const control_desc **out, crn_err *err) {
+crn_status crn_lr_rule_find(const char *name, const crn_lr_rule **out, crn_err *err) {
   const char *known[N_CONTROLS * 3];
   size_t n = 0;
   for (size_t i = 0; i < N_CONTROLS; i++)
@@ -220,159 +183,6 @@ static crn_status find_control(const char *name, const control_desc **out, crn_e
   crn_err_append(err, " Known:");
   for (size_t i = 0; i < n; i++) crn_err_append(err, "%s %s", i ? "," : "", known[i]);
   return CRN_E_CONFIG;
-}
-
-/* The newer key overrides the factor; it is a float or a function, an int is refused as it always was. */
-static crn_status read_factor(const crn_value *config, const char *old_key, const char *key, double *factor,
-                              const crn_value **fn, crn_err *err) {
-  CRN_TRY(crn_opt_float(config, old_key, factor, err));
-  const crn_value *v = crn_v_get(config, key);
-  if (crn_v_is_none(v)) return CRN_OK;
-  if (v->kind == CRN_V_FLOAT)
-    *factor = v->u.f;
-  else if (v->kind == CRN_V_CALLABLE)
-    *fn = v;
-  else
-    return crn_opt_wrong(key, "a float or a function", v, err);
-  return CRN_OK;
-}
-
-/* One entry of learning_rates; the value may be text that is evaluated. */
-static crn_status put_fixed(crn_lr_control *c, int64_t epoch, const crn_value *v, crn_err *err) {
-  double lr;
-  if (!crn_value_to_float(v, &lr)) {
-    crn_opt_wrong("learning_rates", "a number for each epoch", v, err);
-    crn_err_append(err, " (epoch %lld)", (long long)epoch);
-    return CRN_E_CONFIG;
-  }
-  return crn_lr_table_set(&c->table, epoch, lr, err);
-}
-
-static crn_status read_fixed_dict(crn_lr_control *c, const crn_value *rates, crn_err *err) {
-  for (size_t i = 0; i < rates->u.dict.n; i++) {
-    int64_t epoch;
-    if (!crn_v_to_int(rates->u.dict.keys[i], &epoch))
-      return crn_opt_wrong("learning_rates", "an epoch number as key", rates->u.dict.keys[i], err);
-    CRN_TRY(put_fixed(c, epoch, rates->u.dict.vals[i], err));
-  }
-  return CRN_OK;
-}
-
-static crn_status read_fixed_rates(crn_lr_control *c, const crn_value *rates, crn_err *err) {
-  if (crn_v_is_none(rates)) return CRN_OK;
-  if (crn_v_is_dict(rates)) return read_fixed_dict(c, rates, err);
-  if (rates->kind == CRN_V_ARRAY && rates->u.array.rank == 1) {
-    for (int64_t i = 0; i < rates->u.array.shape[0]; i++)
-      CRN_TRY(crn_lr_table_set(&c->table, i + 1, rates->u.array.data[i], err));
-    return CRN_OK;
-  }
-  if (rates->kind == CRN_V_LIST || rates->kind == CRN_V_TUPLE) {
-    for (size_t i = 0; i < crn_v_len(rates); i++) CRN_TRY(put_fixed(c, (int64_t)i + 1, crn_v_at(rates, i), err));
-    return CRN_OK;
-  }
-  if (crn_v_is_str(rates)) {
-    crn_arena arena = {0};
-    crn_value *parsed = NULL;
-    crn_status status = crn_v_parse_literal(&arena, crn_v_cstr(rates), "learning_rates", &parsed, err);
-    if (status == CRN_OK && crn_v_is_str(parsed))
-      status = crn_opt_wrong("learning_rates", "a list or dict", rates, err);
-    if (status == CRN_OK) status = read_fixed_rates(c, parsed, err);
-    crn_arena_free(&arena);
-    return status;
-  }
-  return crn_opt_wrong("learning_rates", "a list or dict", rates, err);
-}
-
-static crn_status read_measure(crn_lr_control *c, crn_err *err) {
-  const char *key = "learning_rate_control_error_measure";
-  const crn_value *v = crn_v_get(c->config, key);
-  if (crn_v_is_none(v)) return CRN_OK;
-  bool ok = crn_v_is_str(v) || crn_v_is_seq(v);
-  for (size_t i = 0; ok && crn_v_is_seq(v) && i < crn_v_len(v); i++) ok = crn_v_is_str(crn_v_at(v, i));
-  if (!ok) return crn_opt_wrong(key, "a score key or a list of them", v, err);
-  c->measure = v;
-  return CRN_OK;
-}
-
-static crn_status read_dynamic(crn_lr_control *c, crn_err *err) {
-  const char *key = "dynamic_learning_rate";
-  const crn_value *v = crn_v_get(c->config, key);
-  if (crn_v_is_none(v)) return CRN_OK;
-  if (v->kind != CRN_V_CALLABLE) {
-    if (!crn_v_is_dict(v) || crn_v_len(v) != 2 || !crn_v_to_int(crn_v_get(v, "interval"), &c->dynamic_interval) ||
-        !crn_v_to_float(crn_v_get(v, "decay"), &c->dynamic_decay) || c->dynamic_interval < 1)
-      return crn_opt_wrong(key, "{'interval': steps >= 1, 'decay': factor} or a function", v, err);
-  }
-  c->dynamic = v;
-  return CRN_OK;
-}
-
-static crn_status read_thresholds(crn_lr_control *c, crn_err *err) {
-  const crn_value *config = c->config;
-  CRN_TRY(crn_opt_float(config, "newbob_relative_error_threshold", &c->threshold, err));
-  c->grow_threshold = c->threshold;
-  CRN_TRY(crn_opt_float(config, "newbob_relative_error_grow_threshold", &c->grow_threshold, err));
-  CRN_TRY(crn_opt_float(config, "newbob_error_threshold", &c->absolute_threshold, err));
-  CRN_TRY(crn_opt_bool(config, "newbob_relative_error_div_by_old", &c->div_by_old, err));
-  CRN_TRY(crn_opt_bool(config, "learning_rate_control_relative_error_relative_lr", &c->relative_lr, err));
-  CRN_TRY(crn_opt_int(config, "newbob_multi_num_epochs", &c->multi_epochs, err));
-  c->multi_interval = c->multi_epochs;
-  CRN_TRY(crn_opt_int(config, "newbob_multi_update_interval", &c->multi_interval, err));
-  if (c->multi_epochs < 1)
-    return crn_opt_wrong("newbob_multi_num_epochs", "an integer >= 1", crn_v_get(config, "newbob_multi_num_epochs"),
-                         err);
-  if (c->multi_interval < 1)
-    return crn_opt_wrong("newbob_multi_update_interval", "an integer >= 1",
-                         crn_v_get(config, "newbob_multi_update_interval"), err);
-  return crn_opt_int(config, "learning_rate_control_min_num_epochs_per_new_lr", &c->min_epochs_per_rate, err);
-}
-
-static crn_status configure(crn_lr_control *c, crn_err *err) {
-  const crn_value *config = c->config;
-  const char *name = "constant";
-  c->default_rate = 1.0;
-  c->decay = 0.5;
-  c->growth = 1.0;
-  c->threshold = c->absolute_threshold = -0.01;
-  c->multi_epochs = 5;
-  CRN_TRY(crn_opt_str(config, "learning_rate_control", &name, err));
-  CRN_TRY(find_control(name, &c->control, err));
-  CRN_TRY(crn_opt_float(config, "learning_rate", &c->default_rate, err));
-  c->pretrain_rate = c->default_rate;
-  CRN_TRY(crn_opt_float(config, "pretrain_learning_rate", &c->pretrain_rate, err));
-  CRN_TRY(crn_opt_float(config, "min_learning_rate", &c->min_rate, err));
-  CRN_TRY(crn_opt_bool(config, "use_learning_rate_control_always", &c->always, err));
-  CRN_TRY(read_factor(config, "newbob_learning_rate_decay", "learning_rate_decay", &c->decay, &c->decay_fn, err));
-  CRN_TRY(read_factor(config, "newbob_learning_rate_growth", "learning_rate_growth", &c->growth, &c->growth_fn, err));
-  CRN_TRY(read_thresholds(c, err));
-  CRN_TRY(read_measure(c, err));
-  CRN_TRY(read_dynamic(c, err));
-  CRN_TRY(crn_opt_str(config, "learning_rate_file", &c->file, err));
-  if (c->file && !*c->file) c->file = NULL;
-  return read_fixed_rates(c, crn_v_get(config, "learning_rates"), err);
-}
-
-crn_status crn_lr_new(const crn_value *config, const crn_lr_hook *hook, const crn_log *log, crn_lr_control **out,
-                      crn_err *err) {
-  *out = NULL;
-  crn_lr_control *c = crn_calloc(1, sizeof *c);
-  if (!c) return crn_err_memory(err);
-  c->config = config;
-  if (hook) c->hook = *hook;
-  if (log) c->log = *log;
-  crn_status status = configure(c, err);
-  if (status != CRN_OK) {
-    crn_lr_free(c);
-    return status;
-  }
-  *out = c;
-  return CRN_OK;
-}
-
-void crn_lr_free(crn_lr_control *c) {
-  if (!c) return;
-  crn_lr_table_free(&c->table);
-  crn_free(c);
 }
 
 /* ---- use ------------------------------------------------------------------------------------------------------ */
@@ -424,12 +234,12 @@ static crn_status controlled_rate(crn_lr_control *c, int64_t epoch, double *lr, 
   size_t n_before = crn_lr_table_count_before(&c->table, epoch);
   *lr = c->default_rate;
   if (n_before == 0) return CRN_OK;
-  if (c->control->rule != rule_constant) warn_about_measure(c, n_before);
+  if (c->rule->rate != rule_constant) warn_about_measure(c, n_before);
   if (rate_is_held(c, n_before)) {
     *lr = c->table.epochs[n_before - 1].lr;
     return CRN_OK;
   }
-  return c->control->rule(c, epoch, n_before, lr, err);
+  return c->rule->rate(c, epoch, n_before, lr, err);
 }
 
 crn_status crn_lr_for_epoch(crn_lr_control *c, int64_t epoch, int64_t pretrain_epochs, double *lr, crn_err *err) {
@@ -494,13 +304,13 @@ void crn_lr_log_error_key(const crn_lr_control *c, int64_t epoch) {
 }
 
 void crn_lr_describe(const crn_lr_control *c, crn_str *out) {
-  crn_str_addf(out, "%s(", c->control->title);
-  if (c->control->rule == rule_multi)
+  crn_str_addf(out, "%s(", c->rule->title);
+  if (c->rule->rate == rule_multi)
     crn_str_addf(out, "num_epochs=%lld, update_interval=%lld, ", (long long)c->multi_epochs,
                  (long long)c->multi_interval);
-  if (c->control->rule != rule_constant) {
-    crn_str_add(out, c->control->rule == rule_absolute ? "error_threshold=" : "relative_error_threshold=");
-    crn_py_float(out, c->control->rule == rule_absolute ? c->absolute_threshold : c->threshold);
+  if (c->rule->rate != rule_constant) {
+    crn_str_add(out, c->rule->rate == rule_absolute ? "error_threshold=" : "relative_error_threshold=");
+    crn_py_float(out, c->rule->rate == rule_absolute ? c->absolute_threshold : c->threshold);
     crn_str_add(out, ", learning_rate_decay=");
     if (c->decay_fn)
       crn_v_repr(c->decay_fn, out, 0);
