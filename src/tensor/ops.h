@@ -141,7 +141,8 @@ crn_tensor *crn_lstm_cell(crn_run *r, crn_tensor *z, crn_tensor *c, const char *
                           crn_tensor **c_out);
 
 /* ---- attention ---- */
-/* e[b,t] = sum_k v[k] tanh(ctx[b,t,k] + q[b,k]); fused. */
+/* e[b,t] = sum_k v[k] tanh(ctx[b,t,k] + q[b,k]); fused. q may have a beam of rows per sequence: [B*beam,K] gives
+ * [B*beam,T], row r with ctx of sequence r / beam. */
 crn_tensor *crn_additive_energy(crn_run *r, crn_tensor *ctx, crn_tensor *q, crn_tensor *v);
 
 /* ---- losses and sequence measures (ops_loss.c, ops_ctc.c) ---- */
@@ -152,6 +153,10 @@ crn_tensor *crn_sparse_ce_logits(crn_run *r, crn_tensor *x, crn_tensor *target);
  * viterbi: best path instead of the sum. -> [B]; +inf (gradient 0) if there is no path. */
 crn_tensor *crn_ctc(crn_run *r, crn_tensor *log_probs, crn_tensor *lens, crn_tensor *labels, crn_tensor *label_lens,
                     int64_t blank, bool label_loop, bool viterbi);
+/* The alignment itself, no gradient: share of each label in each frame [T,B,V] (viterbi: 1 on the best path), 0 in padding
+ * and where there is no path. loss [B] as crn_ctc's, may be NULL. */
+crn_tensor *crn_ctc_alignment(crn_run *r, crn_tensor *log_probs, crn_tensor *lens, crn_tensor *labels,
+                              crn_tensor *label_lens, int64_t blank, bool label_loop, bool viterbi, crn_tensor **loss);
 /* Levenshtein distance [B,Ta],[B,Tb] -> [B] int32 */
 crn_tensor *crn_edit_distance(crn_run *r, crn_tensor *a, crn_tensor *a_lens, crn_tensor *b, crn_tensor *b_lens);
 
