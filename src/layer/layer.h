@@ -33,6 +33,8 @@ enum crn_layer_flags {
   CRN_L_INTERNAL = 1u << 4,       /* can't be named in a config */
   CRN_L_MANY_INPUTS = 1u << 5,    /* sources are not concatenated (combine, dot, …); else exactly one unless CONCAT */
   CRN_L_MAY_HOLD_INF = 1u << 6,   /* exempt from check_numerics */
+  CRN_L_OWN_SOURCES = 1u << 8,    /* "from" is looked up by the class's refs */
+  CRN_L_STATE_IS_OUTPUT = 1u << 9, /* output before the first step = initial state "h", or the only one */
   CRN_L_COPIES_PRE = 1u << 7,     /* with one source and no dropout, keeps pre-activation and output loss of it */
 };
 
@@ -51,6 +53,8 @@ typedef struct crn_layer_desc {
   crn_status (*forward)(crn_exec *x, crn_layer *l, crn_data *out);
   /* Initial value of state i when the loop (or sequence) begins; NULL: zeros. */
   crn_status (*state_init)(crn_exec *x, crn_layer *l, int i, crn_data *out);
+  /* Called once when the layer object is made, options parsed: makes the net inside (subnetwork, rec, …). */
+  crn_status (*make)(crn_build *b, crn_layer *l);
   /* Extra references that no option names (rare), before infer. */
   crn_status (*refs)(crn_build *b, crn_layer *l);
 } crn_layer_desc;
@@ -118,6 +122,9 @@ struct crn_layer {
   struct crn_loss *loss;   /* first of its losses, or NULL (net/loss list) */
   void *priv;              /* the class's own, made in infer or refs (build arena) */
   int visit;               /* construction's mark */
+  bool refs_done, params_done;
+  bool live;               /* something that is wanted depends on it */
+  struct crn_reuse *reuse; /* reuse_params, looked up (net/params.c) */
 };
 
 /* ---- construction --------------------------------------------------------------------------------------------------- */

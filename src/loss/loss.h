@@ -49,7 +49,9 @@ struct crn_loss {
   int use_normalized_loss, use_flatten_frames;
   const crn_value *custom_norm_factor, *custom_inv_norm_factor; /* number or layer name, or NULL */
   crn_layer *norm_layer, *inv_norm_layer;
-  crn_loss *next; /* further losses of the same layer */
+  crn_layer *target; /* or NULL */
+  bool active;       /* computed in this network */
+  crn_loss *next;    /* further losses of the same layer */
 };
 
 const crn_loss_desc *crn_loss_class_find(const char *name);

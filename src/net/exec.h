@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sessions and runs: a network's layers computed on fed data, losses, gradients.
+ *
+ * A session belongs to one thread at a time; sessions of one network run in parallel (the network is not changed).
+ */
+#ifndef CRN_NET_EXEC_H
+#define CRN_NET_EXEC_H
+
+#include "net/net.h"
+#include "tensor/mem.h"
+
+typedef struct crn_loss_result {
+  double cost;  /* sum over frames, unscaled */
+  double error; /* sum */
+  bool has_cost, has_error;
+  double norm;  /* factor: 1 / number of frames */
+} crn_loss_result;
+
+typedef struct crn_assign { /* a parameter's value after the step */
+  crn_param *param;
+  crn_tensor *value;
+} crn_assign;
+
+/* A layer's results in a run. */
+typedef struct crn_slot {
+  crn_data *out;
+  crn_data **subs;   /* n_subs */
+  crn_data **states; /* n_states: after the layer ran (in loops: current) */
+  crn_data **before; /* n_states: before this step */
+  bool has_state;    /* states hold the step before */
+  int readers;       /* yet to come: the value is dropped after the last one */
+} crn_slot;
+
+typedef struct crn_loop_run { /* of one loop in a run, innermost call */
+  int64_t step, n_steps;
+  crn_tensor *ended; /* bool [B] or [B*K]: end flags before this step, or NULL */
+  const crn_beam *ended_beam;
+  const crn_beam *last_beam; /* of the last choice in the step before */
+  const crn_beam *first_parent;
+  int64_t B;                 /* sequences without beams */
+  crn_tensor *lens;          /* [B], when known */
+  bool running;
+} crn_loop_run;
+
+struct crn_exec {
+  crn_net *net;
+  crn_run run;
+  crn_mem *mem;
+  crn_err err;
+  crn_slot *slots;       /* by layer index */
+  crn_loop_run *loops;   /* by body index */
+  const crn_data **feed; /* by extern index; NULL = not fed */
+  crn_loss_result *losses; /* by loss index */
+  crn_tensor **loss_values; /* scaled and summed, for the objective */
+  crn_tensor *objective;
+  double constraints, total_loss;
+  crn_assign *assigns;
+  int n_assigns, cap_assigns;
+  int64_t beam_serial;
+  crn_storage *weights;  /* by parameter index: own view of the parameter's storage when sessions share */
+  const crn_layer *current; /* for messages */
+  bool keep_all;         /* don't drop values after their last reader */
+  crn_threads *threads;
+  bool stop_requested;
+};
+
+typedef struct crn_session_opts {
+  int n_threads;   /* 0 = default */
+  uint64_t seed;
+  const char *isa; /* "reference", "v3", "v4" or NULL */
+  bool keep_all;   /* every layer's value stays readable after the run */
+} crn_session_opts;
+
+crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **out, crn_err *err);
+void crn_exec_free(crn_exec *x);
+
+/* Start a step: forget the last run. train: record for gradients and draw noise. */
+void crn_exec_begin(crn_exec *x, bool train, uint64_t step);
+/* Feed a key: value (copied) of the template's rank, lens[i] for the i-th dynamic axis (int32 [B]). */
+crn_status crn_exec_feed(crn_exec *x, const char *key, crn_dtype dtype, int rank, const int64_t *shape,
+                         const void *data, int n_lens, const int32_t *const *lens, crn_err *err);
+/* Run all layers and losses. */
+crn_status crn_exec_forward(crn_exec *x, crn_err *err);
+/* Gradients of the objective into the parameters' storages (added to what is there). */
+crn_status crn_exec_backward(crn_exec *x, crn_err *err);
+/* Carry out what layers assigned (running statistics). */
+void crn_exec_apply_assigns(crn_exec *x);
+/* Value of a layer after the run; NULL if it did not run or was dropped. */
+const crn_data *crn_exec_value(const crn_exec *x, const crn_layer *l);
+/* Gradient of a parameter as a dense array (rows added up), or NULL if it has none. */
+const void *crn_exec_grad(crn_exec *x, crn_param *p, crn_err *err);
+void crn_exec_zero_grads(crn_exec *x);
+
+/* ---- internal to net/ ---- */
+crn_status crn_exec_layer(crn_exec *x, crn_layer *l);
+crn_status crn_exec_body(crn_exec *x, const crn_body *body);
+crn_slot *crn_exec_slot(const crn_exec *x, const crn_layer *l);
+crn_loop_run *crn_exec_loop(const crn_exec *x, const crn_loop *loop);
+/* beam.c */
+bool crn_beam_is_ancestor(const crn_beam *older, const crn_beam *newer);
+/* d in the order of beam to (repeated from no beam, or re-ordered along the decisions made since). */
+const crn_data *crn_beam_move(crn_exec *x, const crn_data *d, const crn_beam *to);
+/* Latest beam among two, failing for layer l if neither continues the other. */
+crn_status crn_beam_latest(crn_exec *x, const crn_layer *l, const crn_beam *a, const crn_beam *b, const crn_beam **out);
+/* losses.c */
+crn_status crn_exec_losses(crn_exec *x, crn_layer *l);
+crn_status crn_exec_loop_losses(crn_exec *x, crn_layer *l, const crn_loop *loop);
+crn_status crn_exec_objective(crn_exec *x);
+/* mask.c: where the mask of the masked_computation around l is false, d becomes the value before */
+crn_status crn_mask_blend(crn_exec *x, crn_layer *l, const crn_data *before, crn_data *d);
+/* initial.c: output of l before the first step. */
+crn_data *crn_initial_output(crn_exec *x, crn_layer *l, crn_layer *init_layer, const crn_tmpl *t);
+
+#endif

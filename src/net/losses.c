@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Losses in a network: made from the layers' options, computed when the layer ran, summed into the objective (SPEC 5).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "net/build.h"
+#include "net/exec.h"
+
+typedef struct loss_common {
+  double scale;
+  int use_normalized_loss, use_flatten_frames;
+  const crn_value *custom_norm_factor, *custom_inv_norm_factor;
+} loss_common;
+
+#define OFF(f) offsetof(loss_common, f)
+static const crn_opt common_loss_opts[] = {
+    {.name = "scale", .type = CRN_OPT_FLOAT, .offset = OFF(scale), .dflt = "1.0", .doc = "factor in the objective; 0: reported, not trained"},
+    {.name = "use_normalized_loss", .type = CRN_OPT_BOOL, .offset = OFF(use_normalized_loss), .dflt = "False", .doc = "mean instead of sum in the objective"},
+    {.name = "use_flatten_frames", .type = CRN_OPT_BOOL, .offset = OFF(use_flatten_frames), .dflt = "True", .doc = "work on the valid frames only"},
+    {.name = "custom_norm_factor", .type = CRN_OPT_VALUE, .offset = OFF(custom_norm_factor), .dflt = "None", .doc = "norm factor instead of 1/frames"},
+    {.name = "custom_inv_norm_factor", .type = CRN_OPT_VALUE, .offset = OFF(custom_inv_norm_factor), .dflt = "None", .doc = "layer whose sum is the inverse norm factor"},
+    CRN_OPT_END};
+
+static const crn_loss_desc *loss_class(crn_build *b, crn_layer *l, const char *name) {
+  const crn_loss_desc *d = crn_loss_class_find(name);
+  if (d && d->compute) return d;
+  if (d) {
+    (void)crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: loss '%s'", name);
+    return NULL;
+  }
+  const char *names[64];
+  size_t n = 0;
+  for (; n < 64 && crn_loss_class_at(n); n++) names[n] = crn_loss_class_at(n)->name;
+  const char *near = crn_nearest(name, names, n);
+  (void)crn_layer_fail(b, l, CRN_E_CONFIG, "option 'loss': unknown loss '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                       near ? near : "", near ? "'?" : "");
+  return NULL;
+}
+
+/* All options: the loss's own and the common ones, from one dict. */
+static crn_status loss_options(crn_build *b, crn_layer *l, const crn_value *opts, crn_loss *loss) {
+  const char *also[80];
+  size_t n = 0;
+  loss_common c;
+  char what[64];
+  (void)snprintf(what, sizeof(what), "loss_opts of '%s': ", loss->desc->name);
+  for (const crn_opt *o = loss->desc->opts; o && o->name && n < 70; o++) also[n++] = o->name;
+  also[n++] = "class";
+  also[n++] = "_check_output_before_softmax";
+  also[n] = NULL;
+  CRN_TRY(crn_options_check_dict(b, l, opts, common_loss_opts, &c, what, also));
+  n = 0;
+  for (const crn_opt *o = common_loss_opts; o->name; o++) also[n++] = o->name;
+  also[n++] = "class";
+  also[n++] = "_check_output_before_softmax";
+  also[n] = NULL;
+  loss->cfg = crn_arena_alloc(&b->net->arena, loss->desc->cfg_size ? loss->desc->cfg_size : 1);
+  if (!loss->cfg) return crn_err_memory(b->err);
+  CRN_TRY(crn_options_check_dict(b, l, opts, loss->desc->opts, loss->cfg, what, also));
+  for (const crn_opt *o = loss->desc->opts; o && o->name; o++) {
+    const crn_value *v = crn_v_get(opts, o->name);
+    if (o->type != CRN_OPT_LAYER || crn_v_is_none(v)) continue;
+    CRN_TRY(crn_layer_ref(b, l, crn_v_cstr(v), o->edge, o->name, (crn_layer **)((char *)loss->cfg + o->offset)));
+  }
+  loss->scale = c.scale;
+  loss->use_normalized_loss = c.use_normalized_loss;
+  loss->use_flatten_frames = c.use_flatten_frames;
+  loss->custom_norm_factor = c.custom_norm_factor;
+  loss->custom_inv_norm_factor = c.custom_inv_norm_factor;
+  if (crn_v_is_str(c.custom_norm_factor))
+    CRN_TRY(crn_layer_ref(b, l, crn_v_cstr(c.custom_norm_factor), CRN_EDGE_DATA, "custom_norm_factor", &loss->norm_layer));
+  if (crn_v_is_str(c.custom_inv_norm_factor))
+    CRN_TRY(crn_layer_ref(b, l, crn_v_cstr(c.custom_inv_norm_factor), CRN_EDGE_DATA, "custom_inv_norm_factor",
+                          &loss->inv_norm_layer));
+  return CRN_OK;
+}
+
+crn_status crn_target_layer(crn_build *b, crn_layer *l, const char *name, crn_layer **out) {
+  if (!strncmp(name, "layer:", 6)) return crn_scope_get(b, l->scope, name + 6, l, "target", out);
+  if (!strncmp(name, "data:", 5) || !strcmp(name, "data")) return crn_scope_get(b, l->scope, name, l, "target", out);
+  if (l->scope->kind != CRN_SCOPE_LOOP || !crn_net_extern(b->net, name)) {
+    const crn_value *d = crn_v_get(l->scope->dict, name);
+    if (crn_map_has(&l->scope->layers, name) || (d && !crn_net_extern(b->net, name)))
+      return crn_scope_get(b, l->scope, name, l, "target", out);
+  }
+  const char *full = crn_arena_printf(&b->net->arena, "data:%s", name);
+  if (!full) return crn_err_memory(b->err);
+  return crn_scope_get(b, l->scope, full, l, "target", out);
+}
+
+static crn_value *loss_dict(crn_build *b, crn_layer *l, const char **name) {
+  const crn_value *v = l->common.loss, *opts = l->common.loss_opts;
+  crn_value *d;
+  if (crn_v_is_dict(v)) {
+    d = crn_v_copy(&b->net->arena, v);
+    *name = crn_v_cstr(crn_v_get(v, "class"));
+  } else {
+    d = crn_v_is_dict(opts) ? crn_v_copy(&b->net->arena, opts) : crn_v_dict(&b->net->arena);
+    *name = crn_v_cstr(v);
+  }
+  if (d && !isnan(l->common.loss_scale))
+    (void)crn_v_put(&b->net->arena, d, "scale", crn_v_float(&b->net->arena, l->common.loss_scale));
+  return d;
+}
+
+static bool wants_losses(const crn_build *b, const crn_layer *l) {
+  if (crn_v_is_none(l->common.loss) || !l->scope->eval) return false;
+  if (l->common.loss_only_on_non_search > 0 && l->scope->search) return false;
+  if (l->scope->loop && b->net->search) return false;
+  return true;
+}
+
+crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
+  if (crn_v_is_none(l->common.loss)) {
+    const char *t = crn_v_cstr(l->common.target);
+    crn_layer *used;
+    if (t && (l->scope->eval || l->scope->search)) { /* a target makes its key a used one */
+      if (!(l->desc->flags & CRN_L_OWN_SOURCES)) return crn_target_layer(b, l, t, &used);
+    }
+    return CRN_OK;
+  }
+  const char *name = NULL;
+  crn_value *opts = loss_dict(b, l, &name);
+  if (!opts) return crn_err_memory(b->err);
+  if (!name) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'loss': expected the name of a loss, got %s",
+                                   crn_v_kind_name(l->common.loss));
+  const crn_loss_desc *desc = loss_class(b, l, name);
+  if (!desc) return b->err->code;
+  crn_loss *loss = CRN_ARENA_NEW(&b->net->arena, crn_loss);
+  if (!loss) return crn_err_memory(b->err);
+  loss->desc = desc;
+  loss->layer = l;
+  loss->name = l->path;
+  CRN_TRY(loss_options(b, l, opts, loss));
+  const char *target = crn_target_name(b, l, 0);
+  if (target && (desc->flags & CRN_LOSS_NEEDS_TARGET || !crn_v_is_none(l->common.target)) && l->scope->eval) {
+    for (int i = 0; (target = crn_target_name(b, l, i)); i++) {
+      crn_layer *t;
+      CRN_TRY(crn_target_layer(b, l, target, &t));
+      if (i == 0 && wants_losses(b, l)) {
+        loss->target = t;
+        CRN_TRY(crn_layer_add_edge(b, l, t, CRN_EDGE_TARGET, "target"));
+      }
+    }
+  }
+  l->loss = loss;
+  loss->active = wants_losses(b, l);
+  return desc->check ? desc->check(b, l, loss) : CRN_OK;
+}
+
+crn_status crn_loss_output_dim(crn_build *b, crn_layer *l, const crn_dim **dim, int64_t *size) {
+  (void)b;
+  if (!l->loss || !l->loss->desc->output_dim || *size < 0) return CRN_OK;
+  const int64_t want = l->loss->desc->output_dim(l->loss->cfg, *size);
+  if (want != *size) *dim = NULL;
+  *size = want;
+  return CRN_OK;
+}
+
+static crn_status list_loss(crn_build *b, crn_loss *loss) {
+  crn_net *net = b->net;
+  if (net->n_losses == net->cap_losses) {
+    int cap = net->cap_losses ? 2 * net->cap_losses : 16;
+    crn_loss **p = crn_realloc(net->losses, (size_t)cap * sizeof(*p));
+    if (!p) return crn_err_memory(b->err);
+    net->losses = p;
+    net->cap_losses = cap;
+  }
+  net->losses[net->n_losses++] = loss;
+  return CRN_OK;
+}
+
+static crn_status collect_body(crn_build *b, const crn_body *body) {
+  for (int i = 0; i < body->n; i++) {
+    crn_layer *l = body->order[i];
+    if (!l->live || !l->loss) continue;
+    if (l->loss->active) CRN_TRY(list_loss(b, l->loss));
+    else l->loss = NULL;
+  }
+  return CRN_OK;
+}
+
+/* An extra net's loss keeps its prefix only where the name is taken. */
+static void short_names(crn_net *net) {
+  for (int i = 0; i < net->n_losses; i++) {
+    const char *name = net->losses[i]->name;
+    if (strncmp(name, "extra", 5) != 0 || !strchr(name, ':')) continue;
+    const char *shorter = strchr(name, ':') + 1;
+    bool taken = false;
+    for (int k = 0; k < net->n_losses; k++) taken |= !strcmp(net->losses[k]->name, shorter);
+    if (!taken) net->losses[i]->name = shorter;
+  }
+}
+
+crn_status crn_build_collect_losses(crn_build *b) {
+  CRN_TRY(collect_body(b, &b->net->body));
+  for (int i = 0; i < b->net->n_bodies; i++) CRN_TRY(collect_body(b, b->net->bodies[i]));
+  short_names(b->net);
+  return CRN_OK;
+}
+
+/* ---- computing ------------------------------------------------------------------------------------------------------ */
+
+static int loss_index(const crn_net *net, const crn_loss *loss) {
+  for (int i = 0; i < net->n_losses; i++)
+    if (net->losses[i] == loss) return i;
+  return -1;
+}
+
+static double sum_of(const crn_tensor *t) {
+  double s = 0;
+  for (int64_t i = 0, n = crn_t_size(t); i < n; i++) s += crn_t_get(t, i);
+  return s;
+}
+
+/* Number of frames: sum of the lengths of the time axis, sequences without one, 1 for a scalar. */
+static double count_frames(crn_exec *x, const crn_data *d) {
+  if (!d) return 1;
+  if (d->t.time_axis >= 0 && d->len[d->t.time_axis]) {
+    const crn_data *len = d->len[d->t.time_axis];
+    double s = sum_of(len->v);
+    if (crn_tmpl_batch_axis(&len->t) < 0) s *= (double)crn_data_n_seqs(d);
+    return s;
+  }
+  (void)x;
+  if (d->t.time_axis >= 0) return (double)(d->v->shape[d->t.time_axis] * crn_data_n_seqs(d));
+  return crn_tmpl_batch_axis(&d->t) >= 0 ? (double)crn_data_n_seqs(d) : 1;
+}
+
+static double norm_factor(crn_exec *x, const crn_loss *loss, const crn_loss_io *io) {
+  double f;
+  if (loss->norm_layer) {
+    const crn_data *d = crn_exec_slot(x, loss->norm_layer)->out;
+    return d && d->v ? sum_of(d->v) : 1;
+  }
+  if (loss->inv_norm_layer) {
+    const crn_data *d = crn_exec_slot(x, loss->inv_norm_layer)->out;
+    if (!d || !d->v) return 1;
+    crn_tensor *m = crn_data_mask_all(&x->run, d);
+    crn_tensor *v = m ? crn_mask_fill(&x->run, d->v, m, 0.0) : d->v;
+    return v ? 1.0 / sum_of(v) : 1;
+  }
+  if (!crn_v_is_none(loss->custom_norm_factor) && crn_v_to_float(loss->custom_norm_factor, &f)) return f;
+  if (!crn_v_is_none(loss->custom_inv_norm_factor) && crn_v_to_float(loss->custom_inv_norm_factor, &f)) return 1.0 / f;
+  const double n = io->n_frames >= 0 ? io->n_frames : count_frames(x, io->target ? io->target : io->output);
+  return 1.0 / n;
+}
+
+static crn_status add_result(crn_exec *x, const crn_loss *loss, crn_tensor *value, double error, bool has_error,
+                             double norm) {
+  crn_run *r = &x->run;
+  const int i = loss_index(x->net, loss);
+  if (i < 0) return CRN_OK;
+  crn_loss_result *res = &x->losses[i];
+  res->norm = norm;
+  res->has_error = has_error;
+  res->error = error;
+  if (!value) return CRN_OK;
+  if (value->dtype != r->real) value = crn_cast(r, value, r->real);
+  crn_tensor *sum = crn_reduce_all(r, CRN_R_SUM, value);
+  if (!sum) return r->err->code;
+  res->has_cost = true;
+  res->cost = crn_t_get(sum, 0);
+  x->total_loss += loss->scale * res->cost * (loss->use_normalized_loss ? norm : 1.0);
+  if (loss->scale == 0) return CRN_OK;
+  crn_tensor *part = crn_scale(r, sum, loss->scale * (loss->use_normalized_loss ? norm : 1.0));
+  x->loss_values[i] = part;
+  crn_t_hold(part);
+  return part ? CRN_OK : r->err->code;
+}
+
+crn_status crn_exec_losses(crn_exec *x, crn_layer *l) {
+  crn_run *r = &x->run;
+  if (l->body->loop) return crn_exec_loop_losses(x, l, l->body->loop);
+  for (crn_loss *loss = l->loss; loss; loss = loss->next) {
+    crn_loss_io io = {.output = crn_exec_slot(x, l)->out, .n_frames = -1};
+    if (loss->target && !(io.target = crn_value_of(x, l, loss->target))) return r->err->code;
+    if (l->common.only_on_eval > 0 && r->train) {
+      CRN_TRY(add_result(x, loss, crn_t_scalar(r, r->real, 0), 0, true, norm_factor(x, loss, &io)));
+      continue;
+    }
+    crn_status st = loss->desc->compute(x, l, loss, &io);
+    if (st == CRN_OK && crn_run_failed(r)) st = r->err->code;
+    if (st == CRN_OK && !io.value && !io.error) st = crn_exec_fail(x, l, "gives neither a value nor an error");
+    if (st == CRN_OK)
+      st = add_result(x, loss, io.value, io.error ? sum_of(io.error) : 0, io.error != NULL, norm_factor(x, loss, &io));
+    if (st != CRN_OK) {
+      (void)crn_err_where(r->err, "loss '%s'", loss->desc->name);
+      return st;
+    }
+  }
+  return CRN_OK;
+}
+
+/* Parameters of layers with L2, each once for the layer that made it. */
+static crn_status add_constraints(crn_exec *x, crn_tensor **total) {
+  crn_run *r = &x->run;
+  const crn_value *dec = crn_v_get(x->net->config, "decouple_constraints");
+  if (crn_v_truth(dec)) return CRN_OK;
+  for (int i = 0; i < x->net->n_params; i++) {
+    crn_param *p = x->net->params[i];
+    if (p->L2 == 0 || !crn_dtype_is_float(p->dtype)) continue;
+    crn_tensor *w = crn_t_over(r, &p->st, p->dtype, p->spec.rank, p->spec.shape, r->recording && x->net->trainable[i]);
+    crn_tensor *s = crn_reduce_all(r, CRN_R_SUM, crn_unary(r, CRN_U_SQUARE, w));
+    s = crn_scale(r, s, p->L2);
+    if (!s) return r->err->code;
+    x->constraints += crn_t_get(s, 0);
+    *total = *total ? crn_add(r, *total, s) : s;
+  }
+  return CRN_OK;
+}
+
+crn_status crn_exec_objective(crn_exec *x) {
+  crn_run *r = &x->run;
+  crn_tensor *total = NULL;
+  if (!x->net->eval) return CRN_OK;
+  for (int i = 0; i < x->net->n_losses; i++)
+    if (x->loss_values[i]) total = total ? crn_add(r, total, x->loss_values[i]) : x->loss_values[i];
+  CRN_TRY(add_constraints(x, &total));
+  x->objective = total;
+  return crn_run_failed(r) ? r->err->code : CRN_OK;
+}
