@@ -106,6 +106,7 @@ static crn_unary_fn kernel_of(const crn_kernels *k, crn_unary_kind kind) {
 /* Functions composed of kernels, a block at a time (n <= BLOCK). False: kind isn't one. */
 static bool forward_block(const crn_kernels *k, crn_unary_kind kind, int64_t n, const float *x, float *y) {
   float t[BLOCK];
+  t[0] = 0; /* n may be 0 as far as the compiler knows */
   switch (kind) {
   case CRN_U_LOG_SIGMOID: /* -softplus(-x) */
     k->neg(n, x, t);
@@ -141,6 +142,7 @@ static bool forward_block(const crn_kernels *k, crn_unary_kind kind, int64_t n, 
 static bool backward_block(const crn_kernels *k, crn_unary_kind kind, int64_t n, const float *x, const float *dy,
                            float *dx) {
   float t[BLOCK], e[BLOCK];
+  t[0] = 0;
   switch (kind) {
   case CRN_U_LOG_SIGMOID:
     k->neg(n, x, t);
