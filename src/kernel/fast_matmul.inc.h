@@ -4,9 +4,10 @@
  * over them. Work is cut over blocks of rows and panels of columns; the order of sums is kernel/matmul.h's everywhere.
  */
 
-#define A_ROWS 336 /* rows of A packed at once for long reductions: with one chunk of K they stay in the L2 cache */
+#define A_ROWS 518 /* rows of A packed at once for long reductions: one chunk of K in the L2 cache */
 #define A_FLOATS (A_ROWS * CRN_MATMUL_CHUNK)
-#define DIRECT_ROWS MAX_MR         /* up to so many rows, panels of a plain B are read in place: packing wouldn't pay */
+#define DIRECT_ROWS 28 /* up to so many rows, panels of a plain B are read in place: packing wouldn't pay */
+#define PACK_PANELS 4 /* panels of a plain B packed at once */
 #define MIN_TASK_WORK (128 * 1024) /* multiply-adds that are worth a thread's while */
 
 typedef struct matmul_job {
@@ -33,10 +34,10 @@ static row_blocks cut_rows(int64_t M) {
   return r;
 }
 
-/* One chunk, all row blocks, width panels from the j0-th column on. */
-static void run_tiles(const crn_matmul_args *m, tile *t, row_blocks r, const float *a, int64_t i0, int64_t j0,
-                      int64_t width) {
-  const tile_fn *fns = width > 1 ? tile_wide : t->n <= V_WIDTH ? tile_half : tile_full;
+/* One chunk, all row blocks, the panels that the columns of t (n of them, from j0 on) lie in: one, or WIDE for few
+ * rows. */
+static void run_tiles(const crn_matmul_args *m, tile *t, row_blocks r, const float *a, int64_t i0, int64_t j0) {
+  const tile_fn *fns = t->n > PANEL ? tile_wide : t->n <= V_WIDTH ? tile_half : tile_full;
   float *c = m->C + i0 * m->ldc + j0;
   for (int64_t block = 0; block < r.n; block++) {
     int64_t mr = r.size + (block < r.n_larger);
@@ -48,32 +49,75 @@ static void run_tiles(const crn_matmul_args *m, tile *t, row_blocks r, const flo
   }
 }
 
-/* Rows [i0, i0+rows) by panels [p0, p1), reduction [k0, k0+kn) whose packed A is in a. */
-static void run_panels(const crn_matmul_args *m, const float *packed, const float *a, int64_t i0, int64_t rows,
-                       int64_t p0, int64_t p1, int64_t k0, int64_t kn) {
-  _Alignas(64) float panel[CRN_MATMUL_CHUNK * PANEL];
-  row_blocks r = cut_rows(rows);
-  bool direct = !packed && !m->trans_b && rows <= DIRECT_ROWS;
+/* Rows [i0, i0 + rows) whose packed A for the reduction [k0, k0 + kn) is in a. */
+typedef struct packed_rows {
+  const float *a;
+  int64_t i0, rows, k0, kn;
+} packed_rows;
+
+static tile chunk_tile(const crn_matmul_args *m, const packed_rows *p, int64_t k, int64_t j0, int64_t n) {
+  tile t = {.kc = min_i64(CRN_MATMUL_CHUNK, p->k0 + p->kn - k), .ldb = PANEL, .ldc = m->ldc, .n = n};
+  t.load_c = k > 0 || m->accumulate;
+  t.bias = k == 0 && m->bias ? m->bias + j0 : NULL;
+  return t;
+}
+
+/* Panels that are read where they are: of a packed B, or of a plain one in whole panels. */
+static void run_in_place(const crn_matmul_args *m, const float *packed, const packed_rows *rows, int64_t p0,
+                         int64_t p1) {
+  row_blocks r = cut_rows(rows->rows);
   for (int64_t p = p0, width; p < p1; p += width) {
     int64_t j0 = p * PANEL;
-    width = rows <= WIDE_MR && (packed || direct) && p + WIDE <= p1 && j0 + WIDE * PANEL <= m->N ? WIDE : 1;
-    int64_t n = min_i64(width * PANEL, m->N - j0);
-    for (int64_t k = k0; k < k0 + kn; k += CRN_MATMUL_CHUNK) {
-      tile t = {.kc = min_i64(CRN_MATMUL_CHUNK, k0 + kn - k), .ldb = PANEL, .ldc = m->ldc, .n = n};
-      t.load_c = k > 0 || m->accumulate;
-      t.bias = k == 0 && m->bias ? m->bias + j0 : NULL;
+    width = rows->rows <= WIDE_MR && p + WIDE <= p1 && j0 + WIDE * PANEL <= m->N ? WIDE : 1;
+    for (int64_t k = rows->k0; k < rows->k0 + rows->kn; k += CRN_MATMUL_CHUNK) {
+      tile t = chunk_tile(m, rows, k, j0, min_i64(width * PANEL, m->N - j0));
       if (packed) {
         t.b = packed + (p * m->K + k) * PANEL;
         t.panel_step = m->K * PANEL;
-      } else if (direct && n >= PANEL) {
+      } else {
         t.b = m->B + k * m->ldb + j0;
         t.ldb = m->ldb;
         t.panel_step = PANEL;
-      } else {
-        pack_panel(m->trans_b, m->B, m->ldb, k, t.kc, j0, n, panel);
-        t.b = panel;
       }
-      run_tiles(m, &t, r, a + (k - k0) * rows, i0, j0, width);
+      run_tiles(m, &t, r, rows->a + (k - rows->k0) * rows->rows, rows->i0, j0);
+    }
+  }
+}
+
+/* Panels of a plain B, packed on the stack a few at a time: long runs of each row of B are read at once. */
+static void run_packing(const crn_matmul_args *m, const packed_rows *rows, int64_t p0, int64_t p1) {
+  _Alignas(64) float panels[PACK_PANELS * CRN_MATMUL_CHUNK * PANEL];
+  row_blocks r = cut_rows(rows->rows);
+  for (int64_t p = p0; p < p1; p += PACK_PANELS) {
+    int64_t j1 = min_i64(min_i64(p + PACK_PANELS, p1) * PANEL, m->N);
+    for (int64_t k = rows->k0; k < rows->k0 + rows->kn; k += CRN_MATMUL_CHUNK) {
+      int64_t kc = min_i64(CRN_MATMUL_CHUNK, rows->k0 + rows->kn - k), step = kc * PANEL;
+      pack_panels(m->trans_b, m->B, m->ldb, k, kc, p * PANEL, j1 - p * PANEL, panels, step);
+      for (int64_t j = p * PANEL; j < j1; j += PANEL) {
+        tile t = chunk_tile(m, rows, k, j, min_i64(PANEL, j1 - j));
+        t.b = panels + (j / PANEL - p) * step;
+        run_tiles(m, &t, r, rows->a + (k - rows->k0) * rows->rows, rows->i0, j);
+      }
+    }
+  }
+}
+
+static void run_panels(const crn_matmul_args *m, const float *packed, const packed_rows *rows, int64_t p0, int64_t p1) {
+  int64_t in_place = packed ? p1 : !m->trans_b && rows->rows <= DIRECT_ROWS ? min_i64(p1, m->N / PANEL) : p0;
+  run_in_place(m, packed, rows, p0, in_place);
+  if (in_place < p1) run_packing(m, rows, in_place, p1);
+}
+
+/* Fill p->a: for each chunk of the reduction the row blocks one after the other. */
+static void pack_rows(const crn_matmul_args *m, const packed_rows *p, float *dst) {
+  row_blocks r = cut_rows(p->rows);
+  for (int64_t k = p->k0; k < p->k0 + p->kn; k += CRN_MATMUL_CHUNK) {
+    int64_t kc = min_i64(CRN_MATMUL_CHUNK, p->k0 + p->kn - k), row = p->i0;
+    for (int64_t block = 0; block < r.n; block++) {
+      int64_t mr = r.size + (block < r.n_larger);
+      pack_a(m, row, mr, k, kc, dst);
+      dst += mr * kc;
+      row += mr;
     }
   }
 }
@@ -87,27 +131,21 @@ static void start_only(const crn_matmul_args *m, int64_t i0, int64_t i1, int64_t
     }
 }
 
-/* Rows [i0, i1) by panels [p0, p1). */
+/* Rows [i0, i1) by panels [p0, p1). Where a packed B has a short reduction, A is cut such that all of it is done at
+ * once and C is written once. */
 static void run_block(const crn_matmul_args *m, const float *packed, int64_t i0, int64_t i1, int64_t p0, int64_t p1) {
   _Alignas(64) float a[A_FLOATS + PACK_SLACK];
   if (m->K == 0) start_only(m, i0, i1, p0 * PANEL, min_i64(p1 * PANEL, m->N));
-  for (int64_t i = i0; i < i1; i += A_ROWS) {
-    int64_t rows = min_i64(A_ROWS, i1 - i);
+  int64_t n_chunks = (m->K + CRN_MATMUL_CHUNK - 1) / CRN_MATMUL_CHUNK;
+  int64_t most = packed && n_chunks == 2 ? A_ROWS / 2 : A_ROWS, n_blocks = (i1 - i0 + most - 1) / most;
+  for (int64_t block = 0; block < n_blocks; block++) {
+    int64_t first = i0 + (i1 - i0) * block / n_blocks, end = i0 + (i1 - i0) * (block + 1) / n_blocks,
+            rows = end - first;
     int64_t group = A_FLOATS / rows / CRN_MATMUL_CHUNK * CRN_MATMUL_CHUNK;
     for (int64_t k0 = 0; k0 < m->K; k0 += group) {
-      int64_t kn = min_i64(group, m->K - k0);
-      row_blocks r = cut_rows(rows);
-      float *dst = a;
-      for (int64_t k = k0; k < k0 + kn; k += CRN_MATMUL_CHUNK) {
-        int64_t kc = min_i64(CRN_MATMUL_CHUNK, k0 + kn - k);
-        for (int64_t block = 0, row = i; block < r.n; block++) {
-          int64_t mr = r.size + (block < r.n_larger);
-          pack_a(m, row, mr, k, kc, dst);
-          dst += mr * kc;
-          row += mr;
-        }
-      }
-      run_panels(m, packed, a, i, rows, p0, p1, k0, kn);
+      packed_rows p = {.a = a, .i0 = first, .rows = rows, .k0 = k0, .kn = min_i64(group, m->K - k0)};
+      pack_rows(m, &p, a);
+      run_panels(m, packed, &p, p0, p1);
     }
   }
 }
@@ -184,8 +222,8 @@ static void run_pack_task(void *arg, int64_t task) {
   const pack_job *job = arg;
   int64_t K = job->out->K, N = job->out->N, end = min_i64((task + 1) * job->panels_per_task, n_panels(N));
   for (int64_t p = task * job->panels_per_task; p < end; p++)
-    pack_panel(job->trans_b, job->B, job->ldb, 0, K, p * PANEL, min_i64(PANEL, N - p * PANEL),
-               (float *)job->out->data + p * K * PANEL);
+    pack_panels(job->trans_b, job->B, job->ldb, 0, K, p * PANEL, min_i64(PANEL, N - p * PANEL),
+                (float *)job->out->data + p * K * PANEL, 0);
 }
 
 static void fast_pack_b(crn_packed_b *out, bool trans_b, const float *B, int64_t ldb, crn_threads *t) {

@@ -68,27 +68,29 @@ static void pack_a(const crn_matmul_args *m, int64_t i0, int64_t mr, int64_t k0,
       transpose8(a + i * m->lda + k, m->lda, mr - i, kc - k, dst + k * mr + i, mr);
 }
 
-/* dst[k·PANEL + j] = op(B)(k0 + k, j0 + j), zero for j >= n */
-static void pack_panel(bool trans_b, const float *B, int64_t ldb, int64_t k0, int64_t kc, int64_t j0, int64_t n,
-                       float *dst) {
+/* n columns of B as panels of step floats each: dst[(j / PANEL)·step + k·PANEL + j % PANEL] = op(B)(k0 + k, j0 + j),
+ * zero up to the end of the last panel. */
+static void pack_panels(bool trans_b, const float *B, int64_t ldb, int64_t k0, int64_t kc, int64_t j0, int64_t n,
+                        float *dst, int64_t step) {
   if (trans_b) {
     const float *b = B + j0 * ldb + k0;
-    for (int64_t j = 0; j < PANEL; j += 8)
+    for (int64_t j = 0; j < (n + PANEL - 1) / PANEL * PANEL; j += 8)
       for (int64_t k = 0; k < kc; k += 8)
-        transpose8(b + (j < n ? j : 0) * ldb + k, ldb, n - j, kc - k, dst + k * PANEL + j, PANEL);
+        transpose8(b + (j < n ? j : 0) * ldb + k, ldb, n - j, kc - k, dst + j / PANEL * step + k * PANEL + j % PANEL,
+                   PANEL);
     return;
   }
   const float *b = B + k0 * ldb + j0;
-  if (n >= PANEL) {
-    for (int64_t k = 0; k < kc; k++) {
-      v_store(dst + k * PANEL, v_load(b + k * ldb));
-      v_store(dst + k * PANEL + V_WIDTH, v_load(b + k * ldb + V_WIDTH));
+  const int64_t whole = n / PANEL;
+  const VMASK m0 = v_mask(n - whole * PANEL), m1 = v_mask(n - whole * PANEL - V_WIDTH);
+  for (int64_t k = 0; k < kc; k++, b += ldb, dst += PANEL) {
+    for (int64_t p = 0; p < whole; p++) {
+      v_store(dst + p * step, v_load(b + p * PANEL));
+      v_store(dst + p * step + V_WIDTH, v_load(b + p * PANEL + V_WIDTH));
     }
-    return;
-  }
-  VMASK m0 = v_mask(n), m1 = v_mask(n - V_WIDTH);
-  for (int64_t k = 0; k < kc; k++) {
-    v_store(dst + k * PANEL, v_load_mask(b + k * ldb, m0));
-    v_store(dst + k * PANEL + V_WIDTH, v_load_mask(b + k * ldb + V_WIDTH, m1));
+    if (whole * PANEL < n) {
+      v_store(dst + whole * step, v_load_mask(b + whole * PANEL, m0));
+      v_store(dst + whole * step + V_WIDTH, v_load_mask(b + whole * PANEL + V_WIDTH, m1));
+    }
   }
 }
