@@ -18,7 +18,7 @@ static void log_start(const crn_log *log) {
   gmtime_r(&now, &utc);
   strftime(stamp, sizeof stamp, "%Y-%m-%d-%H-%M-%S (UTC+0000)", &utc);
   gethostname(host, sizeof host - 1);
-  if (!getcwd(cwd, sizeof cwd)) strcpy(cwd, "?");
+  if (!getcwd(cwd, sizeof cwd)) snprintf(cwd, sizeof cwd, "?");
   crn_logf(log, 3, "RETURNN starting up, version creturnn-" CRN_VERSION ", date/time %s, pid %ld, cwd %s, native",
            stamp, (long)getpid(), cwd);
   crn_logf(log, 4, "Hostname: %s", host);

@@ -43,7 +43,7 @@
 
 static inline char *make_dir(void) {
   static char path[64];
-  strcpy(path, "/tmp/crn_ckpt_XXXXXX");
+  snprintf(path, sizeof path, "/tmp/crn_ckpt_XXXXXX");
   assert_non_null(mkdtemp(path));
   return path;
 }
