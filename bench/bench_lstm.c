@@ -57,17 +57,15 @@ static void make_storage(crn_storage *st, int64_t n, float scale) {
   fill(st->data, n, scale);
 }
 
-/* One layer. Inputs of both directions of the layer below are two tensors: W has a part for each. */
+/* One layer; the inputs are the outputs of both directions of the layer below. */
 static int run_layer(crn_run *r, const net *c, direction *d, bool train, int n_in, crn_tensor **in, crn_tensor *lens,
                      crn_tensor **out) {
   for (int dir = 0; dir <= (c->both ? 1 : 0); dir++) {
-    int64_t n = c->n, part = d[dir].in / n_in;
+    int64_t n = c->n;
     crn_tensor *w = crn_t_over(r, &d[dir].w[0], CRN_F32, 2, (int64_t[]){d[dir].in, 4 * n}, train);
     crn_tensor *w_re = crn_t_over(r, &d[dir].w[1], CRN_F32, 2, (int64_t[]){n, 4 * n}, train);
     crn_tensor *b = crn_t_over(r, &d[dir].w[2], CRN_F32, 1, (int64_t[]){4 * n}, train);
-    crn_tensor *z = crn_linear(r, in[0], crn_t_rows(r, w, 0, part), false, b);
-    if (n_in > 1) z = crn_add(r, z, crn_linear(r, in[1], crn_t_rows(r, w, part, part), false, NULL));
-    out[dir] = crn_lstm(r, z, w_re, lens, NULL, NULL, "jifo", 0, dir == 1, NULL, NULL);
+    out[dir] = crn_lstm_layer(r, n_in, in, w, b, w_re, lens, NULL, NULL, "jifo", 0, dir == 1, NULL, NULL);
   }
   return c->both ? 2 : 1;
 }
@@ -123,8 +121,7 @@ static void bench(const net *c, const crn_kernels *kernels, int runs) {
   double *ms = malloc((size_t)runs * sizeof *ms);
   if (!x || !lens || !ms) exit(1);
   fill(x, c->T * c->B * c->in, 1);
-  for (int64_t b = 0; b < c->B; b++)
-    lens[b] = (int32_t)(c->ragged ? c->T - (c->T * 4 / 5) * b / (c->B - 1) : c->T);
+  for (int64_t b = 0; b < c->B; b++) lens[b] = (int32_t)(c->ragged ? c->T - (c->T * 4 / 5) * b / (c->B - 1) : c->T);
   (void)printf("%-32s", c->name);
   for (int train = 0; train < 2; train++) {
     for (int k = -1; k < runs; k++) {

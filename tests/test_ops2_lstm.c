@@ -114,6 +114,78 @@ static void test_empty_passes(void **state) {
   inputs_free(5, nobody);
 }
 
+/* inputs: w_re, lens, h0, w, bias, x, and perhaps a second x */
+static int build_layer(crn_run *r, crn_tensor *const *in, const void *arg, crn_tensor **out) {
+  const lstm_case *c = arg;
+  out[0] = crn_lstm_layer(r, in[6] ? 2 : 1, in + 5, in[3], in[4], in[0], in[1], in[2], in[2], c->order, c->forget_bias,
+                          c->reverse, &out[1], &out[2]);
+  return 3;
+}
+
+/* The same as separate operations (second input: the sum of two products). */
+static int build_parts(crn_run *r, crn_tensor *const *in, const void *arg, crn_tensor **out) {
+  const lstm_case *c = arg;
+  int64_t K = in[5]->shape[2];
+  crn_tensor *z = crn_linear(r, in[5], crn_t_rows(r, in[3], 0, K), false, in[4]);
+  if (in[6]) z = crn_add(r, z, crn_linear(r, in[6], crn_t_rows(r, in[3], K, in[6]->shape[2]), false, NULL));
+  out[0] = crn_lstm(r, z, in[0], in[1], in[2], in[2], c->order, c->forget_bias, c->reverse, &out[1], &out[2]);
+  return 3;
+}
+
+static void compare_with_parts(const lstm_case *c, input *in, int kinds) {
+  bench_run b;
+  run_open(&b, CRN_F64, NULL, 1);
+  result parts = evaluate(&b, build_parts, c, 7, in, true, 0);
+  result whole = evaluate(&b, build_layer, c, 7, in, true, 0), eval = evaluate(&b, build_layer, c, 7, in, false, 0);
+  compare_results(&whole, &parts, 1e-12);
+  compare_results(&eval, &parts, 1e-12);
+  for (int i = 0; i < kinds; i++)
+    for (int64_t k = 0; in[i].grad && k < count_of(in[i].rank, in[i].shape); k++)
+      expect_close("gradient", i, k, whole.grad[i][k], parts.grad[i][k], 1e-11);
+  result_free(&parts);
+  result_free(&whole);
+  result_free(&eval);
+  run_close(&b);
+}
+
+static void test_layer(void **state) {
+  (void)state;
+  for (int k = 0; k < 16; k++) {
+    lstm_case c = {.order = k & 1 ? "ijfo" : "jifo", .forget_bias = 0.5, .reverse = k & 2};
+    input in[7] = {real_input(1, 1, true, 2, S(3, 12)),  {0}, {0}, real_input(2, 1, true, 2, S(k & 4 ? 9 : 5, 12)), {0},
+                   real_input(3, 1, true, 3, S(4, 3, 5))};
+    if (k & 4) in[6] = real_input(4, 1, true, 3, S(4, 3, 4));
+    if (k & 8) {
+      in[1] = int_input(1, S(3), (int32_t[]){2, 4, 0});
+      in[2] = real_input(5, 1, true, 2, S(3, 3));
+    }
+    if (k & 1) in[4] = real_input(6, 1, true, 1, S(12));
+    in[0].param = in[3].param = k & 2;
+    check_all(build_layer, &c, 7, in);
+    compare_with_parts(&c, in, 7);
+    inputs_free(7, in);
+  }
+}
+
+static void test_large_layer(void **state) {
+  (void)state;
+  for (int k = 0; k < 3; k++) {
+    lstm_case c = {.order = "jifo", .reverse = k == 1};
+    int32_t lens[17];
+    for (int i = 0; i < 17; i++) lens[i] = k == 2 ? 90 : 90 - (i * 37) % 90;
+    input in[7] = {real_input(1, 0.3, true, 2, S(20, 80)),
+                   int_input(1, S(17), lens),
+                   {0},
+                   real_input(2, 0.3, true, 2, S(33, 80)),
+                   real_input(3, 1, true, 1, S(80)),
+                   real_input(4, 1, true, 3, S(90, 17, 33))};
+    in[0].param = in[3].param = true;
+    check_float(build_layer, &c, 7, in, 1e-3);
+    compare_with_parts(&c, in, 7);
+    inputs_free(7, in);
+  }
+}
+
 /* Inputs: frames x [T,B,n], kernel [2n, 4n], c0; a chain of single cells. */
 static int build_cells(crn_run *r, crn_tensor *const *in, const void *arg, crn_tensor **out) {
   const lstm_case *c = arg;
@@ -211,7 +283,8 @@ static void test_wrong_use(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_pass),         cmocka_unit_test(test_large_pass), cmocka_unit_test(test_empty_passes),
-      cmocka_unit_test(test_single_cells), cmocka_unit_test(test_d11),        cmocka_unit_test(test_wrong_use),
+      cmocka_unit_test(test_single_cells), cmocka_unit_test(test_d11),        cmocka_unit_test(test_layer),
+      cmocka_unit_test(test_large_layer),  cmocka_unit_test(test_wrong_use),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,6 +136,11 @@ crn_tensor *crn_pool(crn_run *r, crn_tensor *x, bool max, const crn_conv_spec *s
  * Sequences are processed sorted by length, finished ones drop out. */
 crn_tensor *crn_lstm(crn_run *r, crn_tensor *z, crn_tensor *w_re, crn_tensor *lens, crn_tensor *h0, crn_tensor *c0,
                      const char *order, double forget_bias, bool reverse, crn_tensor **h_last, crn_tensor **c_last);
+/* The same with the input product inside: x, n_x <= 4 tensors [T,B,K_i] read as one side by side, w [sum K_i, 4n], bias
+ * [4n] or NULL. Computes nothing for padding, uses less memory and is faster than crn_linear + crn_lstm. */
+crn_tensor *crn_lstm_layer(crn_run *r, int n_x, crn_tensor *const *x, crn_tensor *w, crn_tensor *bias,
+                           crn_tensor *w_re, crn_tensor *lens, crn_tensor *h0, crn_tensor *c0, const char *order,
+                           double forget_bias, bool reverse, crn_tensor **h_last, crn_tensor **c_last);
 /* One step's gates: z [B,4n] complete pre-activations, c [B,n] -> h [B,n], new c through c_out. */
 crn_tensor *crn_lstm_cell(crn_run *r, crn_tensor *z, crn_tensor *c, const char *order, double forget_bias,
                           crn_tensor **c_out);
