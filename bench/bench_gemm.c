@@ -146,28 +146,39 @@ static double unary_ns(crn_unary_fn f) {
   return best / (50.0 * N) * 1e9;
 }
 
-static double attention_ns(const crn_kernels *k) { /* per element of [B,T,K] */
+static double attention_ns(const crn_kernels *k, bool backward) { /* per element of [B,T,K] */
   enum { B = 12, T = 100, K = 1024 };
   float *ctx = random_floats(T * K), *q = random_floats(B * K), *v = random_floats(K), *e = random_floats(B * T);
   crn_attention_args a = {
       .B = 1, .beam = B, .T = T, .K = K, .ctx = ctx, .ctx_stride_t = K, .q = q, .ldq = K, .v = v, .e = e};
   a.e_stride_r = T;
   a.e_stride_t = 1;
+  float *dctx = random_floats(T * K), *dq = random_floats(B * K), *dv = random_floats(K);
+  a.de = e;
+  a.dctx = dctx;
+  a.dq = dq;
+  a.dv = dv;
   double best = 1e30;
   for (int run = 0; run < 10; run++) {
     double t = now_s();
-    k->attention_forward(&a, NULL);
+    if (backward)
+      k->attention_backward(&a, NULL);
+    else
+      k->attention_forward(&a, NULL);
     t = now_s() - t;
     if (t < best) best = t;
   }
   free(ctx);
+  free(dctx);
+  free(dq);
+  free(dv);
   free(q);
   free(v);
   free(e);
   return best / (B * T * K) * 1e9;
 }
 
-static double lstm_ns(const crn_kernels *k) { /* per cell */
+static double lstm_ns(const crn_kernels *k, bool backward) { /* per cell */
   enum { R = 16, N = 512 };
   float *z = random_floats(R * 4 * N), *g = random_floats(R * 4 * N), *c = random_floats(R * N),
         *h = random_floats(R * N);
@@ -177,14 +188,23 @@ static double lstm_ns(const crn_kernels *k) { /* per cell */
   a.c = c;
   a.h = h;
   a.ldc = a.ldh = N;
+  float *dz = random_floats(R * 4 * N);
+  a.dh = h;
+  a.lddh = N;
+  a.dz = dz;
+  a.lddz = 4 * N;
   double best = 1e30;
   for (int run = 0; run < 50; run++) {
     double t = now_s();
-    k->lstm_forward(&a);
+    if (backward)
+      k->lstm_backward(&a);
+    else
+      k->lstm_forward(&a);
     t = now_s() - t;
     if (t < best) best = t;
   }
   free(z);
+  free(dz);
   free(g);
   free(c);
   free(h);
@@ -206,6 +226,8 @@ int main(int argc, char **argv) {
     if (argc > 2) continue;
     printf("  ns per element: exp %.2f log %.2f tanh %.2f sigmoid %.2f softplus %.2f erf %.2f\n", unary_ns(k->exp),
            unary_ns(k->log), unary_ns(k->tanh), unary_ns(k->sigmoid), unary_ns(k->softplus), unary_ns(k->erf));
-    printf("  ns per cell: lstm_forward %.2f; per element: attention_forward %.2f\n", lstm_ns(k), attention_ns(k));
+    printf("  ns per cell: lstm_forward %.2f lstm_backward %.2f\n", lstm_ns(k, false), lstm_ns(k, true));
+    printf("  ns per element: attention_forward %.2f attention_backward %.2f\n", attention_ns(k, false),
+           attention_ns(k, true));
   }
 }

@@ -14,8 +14,8 @@
 
 #include "kernel/kernel.h"
 
-enum { ROWS = 5, LD = 111 };
-static const int64_t sizes[] = {1, 7, 8, 16, 33, 107};
+enum { ROWS = 5, LD = 311 };
+static const int64_t sizes[] = {1, 7, 8, 16, 33, 107, 299};
 #define N_SIZES ((int)(sizeof sizes / sizeof sizes[0]))
 
 typedef struct both { /* the same values as float and double */

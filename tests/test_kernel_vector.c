@@ -232,8 +232,8 @@ static void test_reductions(void **state) {
 
 static void test_column_sums(void **state) {
   (void)state;
-  enum { ROWS = 63, N = 37, LD = 41 };
-  float a[ROWS * LD], b[ROWS * LD], y[N + 1];
+  enum { ROWS = 63, N = 297, LD = 301 };
+  static float a[ROWS * LD], b[ROWS * LD], y[N + 1];
   uint32_t seed = 13;
   for (int i = 0; i < ROWS * LD; i++) {
     a[i] = next_random(&seed);

@@ -50,8 +50,15 @@ static void fast_lstm_backward(const crn_lstm_args *a) {
   }
 }
 
-#define ATTENTION_COLUMNS (2 * V_WIDTH) /* columns of one backward task */
-#define ATTENTION_FRAMES 64             /* frames whose gradients are summed in float before they go to double */
+#define ATTENTION_VECTORS 8 /* vectors in the columns of one backward task */
+#define ATTENTION_COLUMNS (ATTENTION_VECTORS * V_WIDTH)
+#define ATTENTION_FRAMES 64                /* frames whose gradients are summed in float before they go to double */
+#define ATTENTION_MIN_ELEMENTS (64 * 1024) /* less isn't worth waking threads */
+
+/* NULL where the work is too little for threads */
+static crn_threads *attention_pool(const crn_attention_args *a, crn_threads *t) {
+  return a->B * a->beam * a->T * a->K < ATTENTION_MIN_ELEMENTS ? NULL : t;
+}
 
 static int64_t attention_length(const crn_attention_args *a, int64_t r) {
   if (!a->lengths) return a->T;
@@ -77,61 +84,68 @@ static void attention_forward_row(void *arg, int64_t r) {
 }
 
 static void fast_attention_forward(const crn_attention_args *a, crn_threads *t) {
-  crn_threads_run(t, a->B * a->beam, attention_forward_row, (void *)(uintptr_t)a);
+  crn_threads_run(attention_pool(a, t), a->B * a->beam, attention_forward_row, (void *)(uintptr_t)a);
 }
 
-/* Frames [t0, t1) of row r in the V_WIDTH columns from k on: adds to dctx, dextra; returns Σ d in *dq, Σ de·tanh in *dv
- */
-static void attention_backward_frames(const crn_attention_args *a, int64_t r, int64_t t0, int64_t t1, int64_t k, V *dq,
-                                      V *dv) {
-  const int64_t K = a->K, seq = r / a->beam;
-  const V q = row_load(a->q + r * a->ldq, k, K), v = row_load(a->v, k, K), one = v_set(1);
-  V sum_q = v_set(0), sum_v = v_set(0);
+/* Sums of one block of columns, by vector */
+typedef struct attention_sums {
+  V q[ATTENTION_VECTORS], v[ATTENTION_VECTORS];
+} attention_sums;
+
+/* Frames [t0, t1) of row r in the columns [k0, k1): adds to dctx and dextra; s gets Σ d in q and Σ de·tanh in v. */
+static void attention_backward_frames(const crn_attention_args *a, int64_t r, int64_t t0, int64_t t1, int64_t k0,
+                                      int64_t k1, attention_sums *s) {
+  const float *q = a->q + r * a->ldq;
+  const V one = v_set(1);
+  for (int64_t i = 0; i < ATTENTION_VECTORS; i++) s->q[i] = s->v[i] = v_set(0);
   for (int64_t t = t0; t < t1; t++) {
-    V s = v_add(row_load(a->ctx + seq * a->ctx_stride_b + t * a->ctx_stride_t, k, K), q);
-    if (a->extra) s = v_add(s, row_load(a->extra + r * a->extra_stride_b + t * a->extra_stride_t, k, K));
-    V y = v_tanh(s), de = v_set(a->de[r * a->e_stride_r + t * a->e_stride_t]);
-    V d = v_mul(v_mul(de, v), v_fnma(y, y, one));
-    if (a->dctx) {
-      float *p = a->dctx + seq * a->ctx_stride_b + t * a->ctx_stride_t;
-      row_store(p, k, K, v_add(row_load(p, k, K), d));
+    const int64_t at = (r / a->beam) * a->ctx_stride_b + t * a->ctx_stride_t;
+    const int64_t extra_at = r * a->extra_stride_b + t * a->extra_stride_t;
+    const V de = v_set(a->de[r * a->e_stride_r + t * a->e_stride_t]);
+    for (int64_t k = k0, i = 0; k < k1; k += V_WIDTH, i++) {
+      V x = v_add(row_load(a->ctx + at, k, k1), row_load(q, k, k1));
+      if (a->extra) x = v_add(x, row_load(a->extra + extra_at, k, k1));
+      V y = v_tanh(x), d = v_mul(v_mul(de, row_load(a->v, k, k1)), v_fnma(y, y, one));
+      if (a->dctx) row_store(a->dctx + at, k, k1, v_add(row_load(a->dctx + at, k, k1), d));
+      if (a->dextra) row_store(a->dextra + extra_at, k, k1, v_add(row_load(a->dextra + extra_at, k, k1), d));
+      s->q[i] = v_add(s->q[i], d);
+      s->v[i] = v_fma(de, y, s->v[i]);
     }
-    if (a->dextra) {
-      float *p = a->dextra + r * a->extra_stride_b + t * a->extra_stride_t;
-      row_store(p, k, K, v_add(row_load(p, k, K), d));
-    }
-    sum_q = v_add(sum_q, d);
-    sum_v = v_fma(de, y, sum_v);
   }
-  *dq = sum_q;
-  *dv = sum_v;
+}
+
+/* low + high (doubles) += x */
+static inline void widen_add(VD *low, VD *high, V x) {
+  *low = vd_add(*low, v_low(x));
+  *high = vd_add(*high, v_high(x));
 }
 
 /* One block of columns for all rows and frames, so that no two threads add to one place and every sum has its order. */
 static void attention_backward_columns(void *arg, int64_t block) {
   const crn_attention_args *a = arg;
-  const int64_t K = a->K, end = min_i64(K, (block + 1) * ATTENTION_COLUMNS);
-  for (int64_t k = block * ATTENTION_COLUMNS; k < end; k += V_WIDTH) {
-    VD v_sum_low = vd_set(0), v_sum_high = vd_set(0);
-    for (int64_t r = 0; r < a->B * a->beam; r++) {
-      VD q_low = vd_set(0), q_high = vd_set(0);
-      const int64_t len = attention_length(a, r);
-      for (int64_t t = 0; t < len; t += ATTENTION_FRAMES) {
-        V dq, dv;
-        attention_backward_frames(a, r, t, min_i64(len, t + ATTENTION_FRAMES), k, &dq, &dv);
-        q_low = vd_add(q_low, v_low(dq));
-        q_high = vd_add(q_high, v_high(dq));
-        v_sum_low = vd_add(v_sum_low, v_low(dv));
-        v_sum_high = vd_add(v_sum_high, v_high(dv));
+  const int64_t k0 = block * ATTENTION_COLUMNS, k1 = min_i64(a->K, k0 + ATTENTION_COLUMNS);
+  VD dv[ATTENTION_VECTORS][2], dq[ATTENTION_VECTORS][2];
+  for (int64_t i = 0; i < ATTENTION_VECTORS; i++) dv[i][0] = dv[i][1] = vd_set(0);
+  for (int64_t r = 0; r < a->B * a->beam; r++) {
+    const int64_t len = attention_length(a, r);
+    for (int64_t i = 0; i < ATTENTION_VECTORS; i++) dq[i][0] = dq[i][1] = vd_set(0);
+    for (int64_t t = 0; t < len; t += ATTENTION_FRAMES) {
+      attention_sums s;
+      attention_backward_frames(a, r, t, min_i64(len, t + ATTENTION_FRAMES), k0, k1, &s);
+      for (int64_t i = 0; i < ATTENTION_VECTORS; i++) {
+        widen_add(&dq[i][0], &dq[i][1], s.q[i]);
+        widen_add(&dv[i][0], &dv[i][1], s.v[i]);
       }
-      float *p = a->dq ? a->dq + r * a->ldq : NULL;
-      if (p) row_store(p, k, K, v_add(row_load(p, k, K), v_join(q_low, q_high)));
     }
-    if (a->dv) row_store(a->dv, k, K, v_add(row_load(a->dv, k, K), v_join(v_sum_low, v_sum_high)));
+    float *p = a->dq ? a->dq + r * a->ldq : NULL;
+    for (int64_t k = k0, i = 0; p && k < k1; k += V_WIDTH, i++)
+      row_store(p, k, k1, v_add(row_load(p, k, k1), v_join(dq[i][0], dq[i][1])));
   }
+  for (int64_t k = k0, i = 0; a->dv && k < k1; k += V_WIDTH, i++)
+    row_store(a->dv, k, k1, v_add(row_load(a->dv, k, k1), v_join(dv[i][0], dv[i][1])));
 }
 
 static void fast_attention_backward(const crn_attention_args *a, crn_threads *t) {
-  crn_threads_run(t, (a->K + ATTENTION_COLUMNS - 1) / ATTENTION_COLUMNS, attention_backward_columns,
+  crn_threads_run(attention_pool(a, t), (a->K + ATTENTION_COLUMNS - 1) / ATTENTION_COLUMNS, attention_backward_columns,
                   (void *)(uintptr_t)a);
 }

@@ -22,9 +22,12 @@ static inline V v_expm1_small(V r) {
   return v_fma(v_mul(r, r), q, r);
 }
 
-/* x = n·ln2 + r */
+/* Adding this rounds to a whole number, which then stands in the low bits. */
+#define ROUNDER 0x1.8p23f
+
+/* x = n·ln2 + r for |x| < 2^20 */
 static inline V v_reduce(V x, V *n) {
-  *n = v_round(v_mul(x, v_set(LOG2_E)));
+  *n = v_sub(v_fma(x, v_set(LOG2_E), v_set(ROUNDER)), v_set(ROUNDER));
   return v_fnma(*n, v_set(LN2_LOW), v_fnma(*n, v_set(LN2_HIGH), x));
 }
 
@@ -63,13 +66,21 @@ static inline V v_log(V x) {
   return v_select(v_nan(x), x, y);
 }
 
-/* u = exp(2|x|) - 1, tanh|x| = u/(u + 2); beyond 10 it is 1 */
+/* u = (exp(2|x|) - 1)/2, tanh|x| = u/(u + 1); beyond 10 it is 1. With 2|x| = n·ln2 + 2r and p = (exp(2r) - 1)/2 =
+ * r + 2r²·q(2r), whose coefficients are those of q times powers of two, u = 2^n·p + (2^n - 1)/2. */
 static inline V v_tanh(V x) {
-  V n, a = v_min(v_set(10), v_abs(x));
-  V r = v_reduce(v_add(a, a), &n);
-  V two_n = v_from_bits(vi_left(vi_add(v_to_int(n), vi_set(127)), 23));
-  V u = v_fma(two_n, v_expm1_small(r), v_sub(two_n, v_set(1)));
-  return v_or(v_quotient(u, v_add(u, v_set(2))), v_sign(x));
+  V a = v_min(v_set(10), v_abs(x)), shifted = v_fma(a, v_set(2 * LOG2_E), v_set(ROUNDER));
+  V n = v_sub(shifted, v_set(ROUNDER));
+  V r = v_fnma(n, v_set(0.5f * LN2_LOW), v_fnma(n, v_set(0.5f * LN2_HIGH), a));
+  V p = v_set(32 * 0x1.6d9a86p-10f);
+  p = v_fma(p, r, v_set(16 * 0x1.12290ep-7f));
+  p = v_fma(p, r, v_set(8 * 0x1.555486p-5f));
+  p = v_fma(p, r, v_set(4 * 0x1.5554aep-3f));
+  p = v_fma(p, r, v_set(1));
+  p = v_fma(v_mul(r, r), p, r);
+  V two_n = v_from_bits(vi_add(vi_left(v_bits(shifted), 23), vi_set(127 << 23)));
+  V u = v_fma(two_n, p, v_fma(two_n, v_set(0.5f), v_set(-0.5f)));
+  return v_or(v_quotient(u, v_add(u, v_set(1))), v_sign(x));
 }
 
 /* e = exp(-|x|): 1/(1 + e) for x >= 0, e/(1 + e) below */

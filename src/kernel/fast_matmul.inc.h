@@ -6,8 +6,8 @@
 
 #define A_ROWS 518 /* rows of A packed at once for long reductions: one chunk of K in the L2 cache */
 #define A_FLOATS (A_ROWS * CRN_MATMUL_CHUNK)
-#define DIRECT_ROWS 28 /* up to so many rows, panels of a plain B are read in place: packing wouldn't pay */
-#define PACK_PANELS 4 /* panels of a plain B packed at once */
+#define DIRECT_ROWS 28             /* up to so many rows, panels of a plain B are read in place: packing wouldn't pay */
+#define PACK_PANELS 4              /* panels of a plain B packed at once */
 #define MIN_TASK_WORK (128 * 1024) /* multiply-adds that are worth a thread's while */
 
 typedef struct matmul_job {

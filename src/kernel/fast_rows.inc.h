@@ -144,16 +144,22 @@ static void fast_layer_norm_backward(int64_t rows, int64_t n, const float *x, in
 
 static void fast_layer_norm_backward_scale(int64_t rows, int64_t n, const float *x, int64_t ldx, const float *mean,
                                            const float *rstd, const float *dy, int64_t lddy, float *dscale) {
-  for (int64_t j = 0; j < n; j += V_WIDTH) {
-    V start = row_load(dscale, j, n);
-    VD low = v_low(start), high = v_high(start);
-    for (int64_t r = 0; r < rows; r++) {
-      V g = row_load(dy + r * lddy, j, n);
-      V xn = v_mul(v_sub(row_load(x + r * ldx, j, n), v_set(mean[r])), v_set(rstd[r]));
-      low = vd_fma(v_low(g), v_low(xn), low);
-      high = vd_fma(v_high(g), v_high(xn), high);
+  for (int64_t j0 = 0; j0 < n; j0 += COLUMN_BLOCK) {
+    int64_t end = min_i64(n, j0 + COLUMN_BLOCK);
+    VD low[COLUMN_VECTORS], high[COLUMN_VECTORS];
+    for (int64_t j = j0, i = 0; j < end; j += V_WIDTH, i++) {
+      low[i] = v_low(row_load(dscale, j, end));
+      high[i] = v_high(row_load(dscale, j, end));
     }
-    row_store(dscale, j, n, v_join(low, high));
+    for (int64_t r = 0; r < rows; r++) {
+      for (int64_t j = j0, i = 0; j < end; j += V_WIDTH, i++) {
+        V g = row_load(dy + r * lddy, j, end);
+        V xn = v_mul(v_sub(row_load(x + r * ldx, j, end), v_set(mean[r])), v_set(rstd[r]));
+        low[i] = vd_fma(v_low(g), v_low(xn), low[i]);
+        high[i] = vd_fma(v_high(g), v_high(xn), high[i]);
+      }
+    }
+    for (int64_t j = j0, i = 0; j < end; j += V_WIDTH, i++) row_store(dscale, j, end, v_join(low[i], high[i]));
   }
 }
 

@@ -144,34 +144,42 @@ static int64_t fast_argmax(int64_t n, const float *x) {
   return 0;
 }
 
-/* Columns [j, j + V_WIDTH) as far as m says: y (+)= Σ_r a·b, b NULL: Σ_r a */
-static void column_block(int64_t rows, const float *a, int64_t lda, const float *b, int64_t ldb, float *y,
-                         bool accumulate, VMASK m) {
-  VD low = vd_set(0), high = vd_set(0);
-  if (accumulate) {
-    V start = v_load_mask(y, m);
-    low = v_low(start);
-    high = v_high(start);
+#define COLUMN_VECTORS 16 /* columns summed at once: long runs of each row are read, the sums stay in the L1 cache */
+#define COLUMN_BLOCK (COLUMN_VECTORS * V_WIDTH)
+
+/* n <= COLUMN_BLOCK columns: y (+)= Σ_r a·b, b NULL: Σ_r a */
+static void column_block(int64_t rows, int64_t n, const float *a, int64_t lda, const float *b, int64_t ldb, float *y,
+                         bool accumulate) {
+  VD low[COLUMN_VECTORS], high[COLUMN_VECTORS];
+  for (int64_t j = 0, i = 0; j < n; j += V_WIDTH, i++) {
+    V start = accumulate ? v_load_mask(y + j, v_mask(n - j)) : v_set(0);
+    low[i] = v_low(start);
+    high[i] = v_high(start);
   }
-  for (int64_t r = 0; r < rows; r++) {
-    V u = v_load_mask(a + r * lda, m);
-    if (b) {
-      V v = v_load_mask(b + r * ldb, m);
-      low = vd_fma(v_low(u), v_low(v), low);
-      high = vd_fma(v_high(u), v_high(v), high);
-    } else {
-      low = vd_add(low, v_low(u));
-      high = vd_add(high, v_high(u));
+  for (int64_t r = 0; r < rows; r++, a += lda) {
+    for (int64_t j = 0, i = 0; j < n; j += V_WIDTH, i++) {
+      V u = j + V_WIDTH <= n ? v_load(a + j) : v_load_mask(a + j, v_mask(n - j));
+      if (b) {
+        V v = j + V_WIDTH <= n ? v_load(b + j) : v_load_mask(b + j, v_mask(n - j));
+        low[i] = vd_fma(v_low(u), v_low(v), low[i]);
+        high[i] = vd_fma(v_high(u), v_high(v), high[i]);
+      } else {
+        low[i] = vd_add(low[i], v_low(u));
+        high[i] = vd_add(high[i], v_high(u));
+      }
     }
+    if (b) b += ldb;
   }
-  v_store_mask(y, v_join(low, high), m);
+  for (int64_t j = 0, i = 0; j < n; j += V_WIDTH, i++) v_store_mask(y + j, v_join(low[i], high[i]), v_mask(n - j));
 }
 
 static void fast_column_sum(int64_t rows, int64_t n, const float *x, int64_t ldx, float *y, bool accumulate) {
-  for (int64_t j = 0; j < n; j += V_WIDTH) column_block(rows, x + j, ldx, NULL, 0, y + j, accumulate, v_mask(n - j));
+  for (int64_t j = 0; j < n; j += COLUMN_BLOCK)
+    column_block(rows, min_i64(COLUMN_BLOCK, n - j), x + j, ldx, NULL, 0, y + j, accumulate);
 }
 
 static void fast_column_dot(int64_t rows, int64_t n, const float *a, int64_t lda, const float *b, int64_t ldb, float *y,
                             bool accumulate) {
-  for (int64_t j = 0; j < n; j += V_WIDTH) column_block(rows, a + j, lda, b + j, ldb, y + j, accumulate, v_mask(n - j));
+  for (int64_t j = 0; j < n; j += COLUMN_BLOCK)
+    column_block(rows, min_i64(COLUMN_BLOCK, n - j), a + j, lda, b + j, ldb, y + j, accumulate);
 }

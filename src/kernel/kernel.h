@@ -2,8 +2,8 @@
  *
  * Tables of kernels: plain loops over pointers, sizes and strides that know nothing of tensors. One table per
  * instruction set for float; the reference table exists for float and double from one source. Callers hold a const
- * pointer to a table; there is no global state and nothing here fails or allocates (matrix products use up to 512 KB of
- * the caller's stack).
+ * pointer to a table; there is no global state and nothing here fails or allocates (matrix products use up to 768 KB of
+ * stack, also in the pool's threads).
  *
  * Same answer always: the order of every sum depends on the length of that sum only, element-wise functions give the
  * same bits at every position, and threads cut work over rows and columns. Tables differ among each other in the last
