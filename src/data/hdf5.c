@@ -15,11 +15,19 @@
 #include "base/str.h"
 #include "data/hdf5_lib.h"
 
-/* The library has process-wide state, so its lock is process-wide too: the one global of this room. */
+/* The library has process-wide state, so its lock is process-wide too: with the flag below the only
+ * globals of this room. */
 static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static pthread_once_t library_once = PTHREAD_ONCE_INIT;
+
+/* After a damaged file the library can't close its own objects and complains on stderr at exit. We close all files
+ * ourselves, so nothing is left for it to do then. */
+static void no_closing_at_exit(void) { H5dont_atexit(); }
 
 crn_h5_guard crn_h5_enter(void) {
   crn_h5_guard g = {0};
+  pthread_once(&library_once, no_closing_at_exit);
   pthread_mutex_lock(&library_lock);
   H5Eget_auto2(H5E_DEFAULT, &g.print, &g.print_arg);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -613,8 +621,19 @@ static crn_status read_fixed_strings(crn_h5 *f, const source *s, string_pack *pa
   return code;
 }
 
+/* A string of variable length is a sequence of single bytes; a damaged element size would make the library ask for
+ * that many times its length. */
+static bool has_byte_elements(hid_t type) {
+  hid_t element = H5Tget_super(type);
+  bool ok = element >= 0 && H5Tget_size(element) == 1;
+  if (element >= 0) H5Tclose(element);
+  return ok;
+}
+
 static crn_status read_variable_strings(crn_h5 *f, const source *s, string_pack *pack, crn_err *err) {
   size_t n = (size_t)s->info.n;
+  if (!has_byte_elements(s->type) || (!s->is_attr && !crn_h5_strings_are_sound(f, s->id, s->info.n)))
+    return crn_h5_fail(f, s->name, CRN_E_FORMAT, "its strings are damaged", err);
   char **buf = crn_calloc(n, sizeof *buf);
   if (!buf) return crn_err_memory(err);
   hid_t type = H5Tcopy(H5T_C_S1);

@@ -44,4 +44,7 @@ hid_t crn_h5_object(crn_h5 *f, const char *object);
 /* Shape and type; fails for more than CRN_H5_MAX_RANK axes or an impossible size. */
 crn_status crn_h5_describe(crn_h5 *f, const char *name, hid_t type, hid_t space, crn_h5_info *info, crn_err *err);
 
+/* Whether the n variable-length strings of this dataset can be read without harm (hdf5_heap.c). */
+bool crn_h5_strings_are_sound(crn_h5 *f, hid_t set, int64_t n);
+
 #endif
