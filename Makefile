@@ -23,7 +23,7 @@ check: # everything; last line "N passed, N failed"
 test: build # only the tests, only the release build
 	ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure
 
-check-tf: build # against the original, where Python has TensorFlow and RETURNN
+check-tf: build # TensorFlow (installed into a virtual environment) reads the checkpoints that we write
 	tools/check_tf $(BUILD)
 
 demo: build

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rewrite FROM TO: read a checkpoint whole and write it again, with the state file. For tools/check_tf.sh.
+ * rewrite FROM TO: read a checkpoint whole and write it again, with the state file. For tools/check_tf.
  */
 #include "ckpt/bundle.h"
 #include "ckpt/state_file.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow's half of tools/check_tf.sh.  check_tf.py WORK_DIRECTORY REWRITE_PROGRAM"""
+"""TensorFlow's half of tools/check_tf.  check_tf.py WORK_DIRECTORY REWRITE_PROGRAM"""
 import os
 import subprocess
 import sys
