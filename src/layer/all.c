@@ -6,9 +6,14 @@
 
 #include <string.h>
 
-extern const crn_layer_desc crn_family_basic[];
+/* ORDER FAMILIES: declared here, listed below */
+extern const crn_layer_desc crn_family_linear[];
+extern const crn_layer_desc crn_family_copy[];
+extern const crn_layer_desc crn_family_net[];
+extern const crn_layer_desc crn_family_rec[];
+extern const crn_layer_desc crn_family_choice[];
 
-static const crn_layer_desc *const families[] = {crn_family_basic};
+static const crn_layer_desc *const families[] = {crn_family_linear, crn_family_copy, crn_family_net, crn_family_rec, crn_family_choice};
 
 static bool has_name(const crn_layer_desc *d, const char *name) {
   if (!strcmp(d->name, name)) return true;

@@ -208,6 +208,11 @@ crn_tensor *crn_param_get(crn_exec *x, crn_layer *l, const char *name);
 /* State i before this step (its initial value at the beginning); and after. */
 const crn_data *crn_state_in(crn_exec *x, crn_layer *l, int i);
 crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
+/* State i of another layer (hidden state): after its last step, or as it is now inside a loop; of "prev:x": before this
+ * step. Brought to l's beams. NULL: failed (recorded). */
+const crn_data *crn_state_of(crn_exec *x, crn_layer *l, crn_layer *of, int i);
+/* The layer whose states `of` stands for: looks through "prev:x", copies of names, slices. */
+crn_layer *crn_state_owner(crn_layer *of);
 crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
 /* Set a parameter after the step (running statistics, accumulate_mean). At most once per step; value is kept. */
 crn_status crn_exec_assign(crn_exec *x, crn_layer *l, const char *param, crn_tensor *value);

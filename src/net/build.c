@@ -398,7 +398,7 @@ crn_extern *crn_net_extern(const crn_net *net, const char *key) {
 
 crn_layer *crn_net_find(const crn_net *net, const char *path) {
   for (int i = 0; i < net->n_layers; i++)
-    if (!strcmp(net->layers[i]->path, path) && net->layers[i]->visit == 2) return net->layers[i];
+    if (net->layers[i]->live && !net->layers[i]->body->loop && !strcmp(net->layers[i]->path, path)) return net->layers[i];
   return NULL;
 }
 

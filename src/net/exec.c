@@ -8,6 +8,7 @@
 
 #include "kernel/kernel.h"
 #include "net/build.h"
+#include "net/loop.h"
 #include "net/wrappers.h"
 
 crn_run *crn_exec_run(crn_exec *x) { return &x->run; }
@@ -204,6 +205,7 @@ crn_status crn_exec_layer(crn_exec *x, crn_layer *l) {
     return st;
   }
   s->out = d;
+  if (l->body->loop) s->ran = crn_exec_loop(x, l->body->loop)->step + 1;
   if (!x->keep_all) hold(d);
   return CRN_OK;
 }
@@ -412,6 +414,50 @@ const crn_data *crn_state_in(crn_exec *x, crn_layer *l, int i) {
   }
   s->before[i] = d;
   return d->v ? crn_beam_move(x, d, s->out->beam) : NULL;
+}
+
+crn_layer *crn_state_owner(crn_layer *of) {
+  for (int i = 0; i < 64; i++) {
+    if (of->desc == &crn_wrap_prev || of->desc == &crn_wrap_shift) of = ((crn_prev *)of->priv)->of;
+    else if (of->n_states == 0 && (of->desc == &crn_wrap_loop_sub || (of->inner && of->priv && of->n_src <= 1 &&
+                                                                     of->inner->kind == CRN_SCOPE_SUB)))
+      of = of->desc == &crn_wrap_loop_sub ? of->src[of->n_src - 1] : of->priv;
+    else break;
+  }
+  return of;
+}
+
+const crn_data *crn_state_of(crn_exec *x, crn_layer *l, crn_layer *of, int i) {
+  crn_layer *owner = crn_state_owner(of);
+  crn_slot *s = crn_exec_slot(x, owner);
+  if (crn_run_failed(&x->run)) return NULL;
+  if (i < 0 || i >= owner->n_states) {
+    (void)crn_exec_fail(x, l, "layer '%s' has no such state", owner->path);
+    return NULL;
+  }
+  const bool before = of->desc == &crn_wrap_prev;
+  const bool ran = owner->body->loop && s->ran == crn_exec_loop(x, owner->body->loop)->step + 1;
+  crn_data *d = s->states ? (before && ran ? s->before[i] : s->has_state || ran || !owner->body->loop ? s->states[i] : NULL)
+                          : NULL;
+  if (!d && before) {
+    d = crn_data_new(&x->run, &owner->states[i].t, NULL);
+    crn_data *stand_in = crn_data_new(&x->run, &owner->out, NULL);
+    if (!d || !stand_in) return NULL;
+    if (!s->out) s->out = stand_in;
+    if (owner->desc->state_init) {
+      if (owner->desc->state_init(x, owner, i, d) != CRN_OK) return NULL;
+    } else {
+      int64_t shape[CRN_MAX_RANK];
+      for (int k = 0; k < d->t.n; k++)
+        shape[k] = d->t.dims[k]->kind == CRN_DIM_BATCH ? crn_batch_size(x, owner) : d->t.dims[k]->size < 0 ? 0 : d->t.dims[k]->size;
+      d->v = crn_t_zeros(&x->run, d->t.dtype == CRN_F32 ? x->run.real : d->t.dtype, d->t.n, shape);
+    }
+  }
+  if (!d || !d->v) {
+    (void)crn_exec_fail(x, l, "state '%s' of layer '%s' is not there", owner->states[i].name, owner->path);
+    return NULL;
+  }
+  return crn_beam_move(x, d, crn_exec_slot(x, l)->out->beam);
 }
 
 crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value) {

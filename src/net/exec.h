@@ -29,18 +29,20 @@ typedef struct crn_slot {
   crn_data **states; /* n_states: after the layer ran (in loops: current) */
   crn_data **before; /* n_states: before this step */
   bool has_state;    /* states hold the step before */
-  int readers;       /* yet to come: the value is dropped after the last one */
+  int64_t ran;       /* step + 1 in which it ran last, in loops */
 } crn_slot;
 
-typedef struct crn_loop_run { /* of one loop in a run, innermost call */
+typedef struct crn_loop_run { /* of one loop in a run: its latest call */
   int64_t step, n_steps;
-  crn_tensor *ended; /* bool [B] or [B*K]: end flags before this step, or NULL */
-  const crn_beam *ended_beam;
-  const crn_beam *last_beam; /* of the last choice in the step before */
-  const crn_beam *first_parent;
-  int64_t B;                 /* sequences without beams */
-  crn_tensor *lens;          /* [B], when known */
-  bool running;
+  int64_t B;                  /* sequences, without the loop's own beams */
+  crn_data *ended;            /* bool [B]: end flags before this step, NULL = none yet */
+  crn_data *lens;             /* int32 [B]: lengths of the loop, at the end in the final order */
+  const crn_beam *last_beam;  /* of the last choice in the step before; after the loop: the final one */
+  crn_data **carried;         /* values of "prev:" wrappers, by their order in the loop */
+  crn_data **sliced;          /* sources of slices, loop axis first */
+  crn_data ***kept;           /* [kept layer][step] */
+  crn_tensor ***loss_values, ***loss_errors; /* [loss of the network][step], NULL = not computed in this loop */
+  int64_t cap_steps;
 } crn_loop_run;
 
 struct crn_exec {
@@ -106,10 +108,12 @@ crn_status crn_beam_latest(crn_exec *x, const crn_layer *l, const crn_beam *a, c
 /* losses.c */
 crn_status crn_exec_losses(crn_exec *x, crn_layer *l);
 crn_status crn_exec_loop_losses(crn_exec *x, crn_layer *l, const crn_loop *loop);
+crn_status crn_exec_loop_losses_end(crn_exec *x, const crn_loop *loop);
 crn_status crn_exec_objective(crn_exec *x);
 /* mask.c: where the mask of the masked_computation around l is false, d becomes the value before */
 crn_status crn_mask_blend(crn_exec *x, crn_layer *l, const crn_data *before, crn_data *d);
 /* initial.c: output of l before the first step. */
 crn_data *crn_initial_output(crn_exec *x, crn_layer *l, crn_layer *init_layer, const crn_tmpl *t);
+crn_data *crn_initial_apply_zero(crn_exec *x, crn_layer *l, const crn_tmpl *t);
 
 #endif

@@ -295,6 +295,65 @@ crn_status crn_exec_losses(crn_exec *x, crn_layer *l) {
   return CRN_OK;
 }
 
+/* ---- inside loops: per step, masked and summed at the end ----------------------------------------------------------- */
+
+static crn_tensor *sum_per_sequence(crn_exec *x, crn_tensor *v) {
+  crn_run *r = &x->run;
+  if (!v) return NULL;
+  if (v->dtype != r->real) v = crn_cast(r, v, r->real);
+  if (!v || v->rank <= 1) return v;
+  return crn_reduce(r, CRN_R_SUM, v, ((1u << v->rank) - 1u) & ~1u, false);
+}
+
+crn_status crn_exec_loop_losses(crn_exec *x, crn_layer *l, const crn_loop *loop) {
+  crn_run *r = &x->run;
+  crn_loop_run *lr = crn_exec_loop(x, loop);
+  for (crn_loss *loss = l->loss; loss; loss = loss->next) {
+    const int i = loss_index(x->net, loss);
+    if (i < 0) continue;
+    crn_loss_io io = {.output = crn_exec_slot(x, l)->out, .n_frames = -1};
+    if (loss->target && !(io.target = crn_value_of(x, l, loss->target))) return r->err->code;
+    CRN_TRY(loss->desc->compute(x, l, loss, &io));
+    if (crn_run_failed(r)) return r->err->code;
+    lr->loss_values[i][lr->step] = sum_per_sequence(x, io.value);
+    lr->loss_errors[i][lr->step] = sum_per_sequence(x, io.error);
+    if (crn_run_failed(r)) return r->err->code;
+  }
+  return CRN_OK;
+}
+
+/* [T, B] from the steps, 0 beyond the lengths. */
+static crn_tensor *masked_steps(crn_exec *x, crn_loop_run *lr, crn_tensor **steps, double *n_frames) {
+  crn_run *r = &x->run;
+  if (lr->n_steps == 0 || !steps[0]) return NULL;
+  crn_tensor *v = crn_stack(r, (int)lr->n_steps, steps, 0);
+  if (!v) return NULL;
+  crn_tensor *len = lr->lens->v;
+  const int64_t rep = v->rank > 1 && len->shape[0] ? v->shape[1] / len->shape[0] : 1;
+  if (rep > 1) len = crn_repeat0(r, len, rep);
+  const int64_t ts[2] = {lr->n_steps, 1};
+  crn_tensor *t = crn_t_reshape(r, crn_range(r, CRN_I32, 0, lr->n_steps), 2, ts);
+  crn_tensor *mask = crn_binary(r, CRN_B_LESS, t, len);
+  *n_frames = len ? sum_of(len) : 0;
+  return v->rank > 1 ? crn_mask_fill(r, v, mask, 0.0) : v;
+}
+
+crn_status crn_exec_loop_losses_end(crn_exec *x, const crn_loop *loop) {
+  crn_run *r = &x->run;
+  crn_loop_run *lr = crn_exec_loop(x, loop);
+  for (int i = 0; i < x->net->n_losses; i++) {
+    const crn_loss *loss = x->net->losses[i];
+    if (loss->layer->body != &loop->body || lr->cap_steps == 0) continue;
+    double n_frames = 0;
+    crn_tensor *value = masked_steps(x, lr, lr->loss_values[i], &n_frames);
+    crn_tensor *error = masked_steps(x, lr, lr->loss_errors[i], &n_frames);
+    if (crn_run_failed(r)) return r->err->code;
+    crn_loss_io io = {.output = crn_exec_slot(x, loss->layer)->out, .n_frames = n_frames};
+    CRN_TRY(add_result(x, loss, value, error ? sum_of(error) : 0, error != NULL, norm_factor(x, loss, &io)));
+  }
+  return CRN_OK;
+}
+
 /* Parameters of layers with L2, each once for the layer that made it. */
 static crn_status add_constraints(crn_exec *x, crn_tensor **total) {
   crn_run *r = &x->run;

@@ -106,8 +106,10 @@ struct crn_loop {
   crn_layer **sliced;     /* "unstack" wrappers */
   int n_sliced;
   crn_layer *last_choice; /* the step's last searching choice, or NULL */
-  const crn_value *max_seq_len;
+  struct crn_max_len *max_len; /* limit of an unknown length (loop_limit.c), or NULL */
   crn_layer *max_seq_len_via;
+  crn_layer *result;      /* what the rec layer passes on */
+  bool placed;            /* inside, places and runner are made */
 };
 
 /* ---- network -------------------------------------------------------------------------------------------------------- */

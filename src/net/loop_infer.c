@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Templates inside a loop, where prev:x closes cycles: layers are inferred in order with what is known, again and again
+ * until nothing changes. A layer of which nothing is known yet is settled by its own options where they do.
+ */
+#include <string.h>
+
+#include "net/loop.h"
+#include "net/wrappers.h"
+
+typedef struct dfs {
+  crn_layer **stack;
+  int *next;
+  int n, cap;
+  crn_layer **order;
+  int n_order, cap_order;
+} dfs;
+
+static crn_status grow(crn_build *b, dfs *d) {
+  if (d->n == d->cap) {
+    int cap = d->cap ? 2 * d->cap : 64;
+    crn_layer **s = crn_realloc(d->stack, (size_t)cap * sizeof(*s));
+    if (s) d->stack = s;
+    int *k = crn_realloc(d->next, (size_t)cap * sizeof(*k));
+    if (k) d->next = k;
+    if (!s || !k) return crn_err_memory(b->err);
+    d->cap = cap;
+  }
+  if (d->n_order == d->cap_order) {
+    int cap = d->cap_order ? 2 * d->cap_order : 64;
+    crn_layer **o = crn_realloc(d->order, (size_t)cap * sizeof(*o));
+    if (!o) return crn_err_memory(b->err);
+    d->order = o;
+    d->cap_order = cap;
+  }
+  return CRN_OK;
+}
+
+static crn_status cycle(crn_build *b, const dfs *d, const crn_layer *l) {
+  crn_str s = {0};
+  for (int i = d->n; i-- > 0;) {
+    crn_str_addf(&s, "%s'%s'", i == d->n - 1 ? "" : ", ", d->stack[i]->path);
+    if (d->stack[i] == l) break;
+  }
+  crn_status st = crn_layer_fail(b, l, CRN_E_CONFIG, "dependency loop; construction stack, most recent first: %s",
+                                 crn_str_get(&s));
+  crn_str_free(&s);
+  return st;
+}
+
+/* Post-order from root over all edges but PARAM; prev: targets are visited as roots of their own later. */
+static crn_status walk(crn_build *b, dfs *d, crn_loop *loop, crn_layer *root) {
+  if (root->visit) return CRN_OK;
+  CRN_TRY(grow(b, d));
+  d->stack[d->n] = root;
+  d->next[d->n++] = 0;
+  root->visit = 1;
+  while (d->n > 0) {
+    crn_layer *l = d->stack[d->n - 1];
+    crn_layer *dep = NULL;
+    if (b->n_pending) CRN_TRY(crn_build_refs(b));
+    while (d->next[d->n - 1] < l->n_edges && !dep) {
+      const crn_edge *e = &l->edges[d->next[d->n - 1]++];
+      if (e->kind == CRN_EDGE_PARAM || e->kind == CRN_EDGE_PREV) continue;
+      if (e->to->body != &loop->body) {
+        if (e->to->visit != 2 && e->to->body == loop->body.outer) CRN_TRY(crn_build_infer(b, e->to));
+        continue;
+      }
+      if (e->to->visit == 1) return cycle(b, d, e->to);
+      if (!e->to->visit) dep = e->to;
+    }
+    CRN_TRY(grow(b, d));
+    if (dep) {
+      d->stack[d->n] = dep;
+      d->next[d->n++] = 0;
+      dep->visit = 1;
+      continue;
+    }
+    l->visit = 2;
+    d->order[d->n_order++] = l;
+    d->n--;
+  }
+  return CRN_OK;
+}
+
+static bool same_template(const crn_tmpl *a, const crn_tmpl *b) {
+  if (a->n != b->n || a->dtype != b->dtype || a->sparse != b->sparse || a->sparse_dim != b->sparse_dim) return false;
+  for (int i = 0; i < a->n; i++)
+    if (a->dims[i] != b->dims[i]) return false;
+  return a->time_axis == b->time_axis && a->feature_axis == b->feature_axis && a->beam.choice == b->beam.choice &&
+         a->n == b->n;
+}
+
+/* What the options alone say of the output: [B, n_out]. */
+static bool settle_by_options(crn_build *b, crn_layer *l) {
+  const crn_value *dim = crn_v_get(l->common.out_type, "dim");
+  int64_t size = l->common.n_out;
+  if (size == CRN_UNSET && !crn_v_to_int(dim, &size) && !l->common.out_dim) return false;
+  if (crn_v_truth(crn_v_get(l->common.out_type, "sparse"))) return false;
+  const crn_dim *f = l->common.out_dim ? crn_dim_as_kind(&b->net->dims, l->common.out_dim, CRN_DIM_FEATURE)
+                                       : crn_layer_dim(b, l, "feature-dense", CRN_DIM_FEATURE, size);
+  if (!f) return false;
+  l->out = crn_tmpl_scalar(CRN_F32);
+  l->out.dims[l->out.n++] = b->net->dims.batch;
+  l->out.dims[l->out.n++] = f;
+  crn_tmpl_update_roles(&l->out);
+  return true;
+}
+
+static crn_status infer_in_cycle(crn_build *b, crn_layer *l) {
+  int known = 0, unknown = 0, other_unknown = 0;
+  for (int i = 0; i < l->n_edges; i++) {
+    const crn_edge *e = &l->edges[i];
+    if (e->kind != CRN_EDGE_DATA) continue;
+    bool source = false;
+    for (int k = 0; k < l->n_src; k++) source |= l->src[k] == e->to;
+    if (e->to->out_known) known++;
+    else if (source) unknown++;
+    else other_unknown++;
+  }
+  if (l->desc == &crn_wrap_prev || (!unknown && !other_unknown)) return crn_layer_infer_once(b, l);
+  if (known && !other_unknown && !(l->desc->flags & CRN_L_INTERNAL)) return crn_layer_infer_once(b, l);
+  l->out_known = settle_by_options(b, l);
+  return CRN_OK;
+}
+
+static crn_status undefined(crn_build *b, crn_layer **order, int n) {
+  crn_str s = {0};
+  crn_layer *first = NULL;
+  for (int i = 0; i < n; i++)
+    if (!order[i]->out_known) {
+      if (!first && !(order[i]->desc->flags & CRN_L_INTERNAL)) first = order[i];
+      crn_str_addf(&s, " '%s'", order[i]->path);
+    }
+  crn_status st = crn_layer_fail(b, first ? first : order[0], CRN_E_CONFIG,
+                                 "cannot handle undefined sources without defined out_type; not settled in the cycle:%s",
+                                 crn_str_get(&s));
+  crn_str_free(&s);
+  return st;
+}
+
+static crn_status settle(crn_build *b, crn_layer **order, int n) {
+  for (int round = 0; round < n + 8; round++) {
+    bool changed = false, all = true;
+    for (int i = 0; i < n; i++) {
+      crn_layer *l = order[i];
+      const crn_tmpl before = l->out;
+      const bool was = l->out_known;
+      CRN_TRY(infer_in_cycle(b, l));
+      if (b->n_pending) CRN_TRY(crn_build_refs(b));
+      changed |= was != l->out_known || (l->out_known && !same_template(&before, &l->out));
+      all &= l->out_known;
+    }
+    if (!changed) return all ? CRN_OK : undefined(b, order, n);
+  }
+  return crn_layer_fail(b, order[0], CRN_E_CONFIG, "templates in the loop don't settle");
+}
+
+crn_status crn_loop_infer_inside(crn_build *b, crn_loop *loop, crn_layer **roots, int n_roots, crn_layer ***order,
+                                 int *n) {
+  dfs d = {0};
+  crn_status st = CRN_OK;
+  for (int i = 0; i < n_roots && st == CRN_OK; i++) st = walk(b, &d, loop, roots[i]);
+  for (int i = 0; i < d.n_order && st == CRN_OK; i++) /* grows while it is walked */
+    for (int k = 0; k < d.order[i]->n_edges && st == CRN_OK; k++)
+      if (d.order[i]->edges[k].kind == CRN_EDGE_PREV && d.order[i]->edges[k].to->body == &loop->body)
+        st = walk(b, &d, loop, d.order[i]->edges[k].to);
+  if (st == CRN_OK && d.n_order) st = settle(b, d.order, d.n_order);
+  crn_free(d.stack);
+  crn_free(d.next);
+  *order = d.order;
+  *n = d.n_order;
+  return st;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which layers of a loop run outside of it (recurrent.md, "Moving layers out"). Works on the loop's own layers ("units"):
+ * what is inside a sub network moves with it.
+ */
+#include <string.h>
+
+#include "net/loop.h"
+#include "net/wrappers.h"
+
+typedef struct unit {
+  const char *name;
+  bool in_set, searching_choice, self_prev;
+  unsigned char *now, *prev; /* dependencies: n flags each */
+  int tie;                   /* smallest index of the units collocated with it */
+} unit;
+
+typedef struct units {
+  unit *u;
+  int n;
+} units;
+
+const char *crn_loop_unit_of(const crn_loop *loop, const crn_layer *l) {
+  const char *name = l->name;
+  const crn_scope *s = l->scope;
+  while (s && s != loop->inside && s != loop->moved) {
+    if (!s->owner) return NULL;
+    name = s->owner->name;
+    s = s->owner->scope;
+  }
+  if (!s) return NULL;
+  if (!strncmp(name, "prev:", 5)) { /* "prev:sub/x" belongs to sub */
+    name += 5;
+  }
+  return name;
+}
+
+crn_place crn_loop_place(const crn_loop *loop, const char *name) {
+  void *v = crn_map_get(&loop->places, name);
+  return v ? (crn_place)((uintptr_t)v - 1) : CRN_UNUSED;
+}
+
+static int find_unit(const units *us, const char *name) {
+  if (!name) return -1;
+  size_t len = strcspn(name, "/");
+  for (int i = 0; i < us->n; i++)
+    if (!strcmp(us->u[i].name, name)) return i;
+  for (int i = 0; i < us->n; i++)
+    if (strlen(us->u[i].name) == len && !strncmp(us->u[i].name, name, len)) return i;
+  return -1;
+}
+
+static bool is_plain_wrapper(const crn_layer *l) {
+  return l->desc == &crn_wrap_prev || l->desc == &crn_wrap_slice || l->desc == &crn_wrap_concat ||
+         l->desc == &crn_wrap_sub_output;
+}
+
+/* Dependencies of unit i through layer l of it; wrappers are looked through. */
+static void add_deps(units *us, const crn_loop *loop, int i, const crn_layer *l, int depth) {
+  for (int k = 0; k < l->n_edges && depth < 64; k++) {
+    const crn_edge *e = &l->edges[k];
+    if (e->kind == CRN_EDGE_PARAM || e->to->body != &loop->body) continue;
+    if (e->to->desc == &crn_wrap_prev) {
+      const crn_prev *p = e->to->priv;
+      const int j = find_unit(us, crn_loop_unit_of(loop, p->of));
+      if (j >= 0) us->u[i].prev[j] = 1;
+      if (j == i) us->u[i].self_prev = true;
+      continue;
+    }
+    if (is_plain_wrapper(e->to) && e->to->scope == loop->inside) {
+      add_deps(us, loop, i, e->to, depth + 1);
+      continue;
+    }
+    const int j = find_unit(us, crn_loop_unit_of(loop, e->to));
+    if (j >= 0 && j != i) us->u[i].now[j] = 1;
+  }
+}
+
+static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, int n, units *us) {
+  us->u = crn_calloc((size_t)n + 1, sizeof(*us->u));
+  if (!us->u) return crn_err_memory(b->err);
+  for (int i = 0; i < n; i++) {
+    const crn_layer *l = order[i];
+    if (l->scope != loop->inside || is_plain_wrapper(l)) continue;
+    us->u[us->n] = (unit){.name = l->name, .in_set = true, .tie = us->n};
+    us->u[us->n].searching_choice = l->out.beam.choice == l;
+    us->n++;
+  }
+  for (int i = 0; i < us->n; i++) {
+    us->u[i].now = crn_calloc((size_t)us->n + 1, 1);
+    us->u[i].prev = crn_calloc((size_t)us->n + 1, 1);
+    if (!us->u[i].now || !us->u[i].prev) return crn_err_memory(b->err);
+  }
+  for (int i = 0; i < n; i++) {
+    const crn_layer *l = order[i];
+    if (is_plain_wrapper(l) && l->scope == loop->inside) continue;
+    const int u = find_unit(us, crn_loop_unit_of(loop, l));
+    if (u >= 0) add_deps(us, loop, u, l, 0);
+    if (u >= 0 && l->out.beam.choice == l) us->u[u].searching_choice = true;
+  }
+  for (int i = 0; i < us->n; i++) { /* collocated layers move together */
+    const crn_value *with = crn_v_get(crn_v_get(loop->inside->dict, us->u[i].name), "collocate_with");
+    for (size_t k = 0; k < (crn_v_is_str(with) ? 1 : crn_v_len(with)); k++) {
+      const int j = find_unit(us, crn_v_cstr(crn_v_is_str(with) ? with : crn_v_at(with, k)));
+      if (j < 0) continue;
+      const int from = us->u[i].tie > us->u[j].tie ? us->u[i].tie : us->u[j].tie;
+      const int to = us->u[i].tie > us->u[j].tie ? us->u[j].tie : us->u[i].tie;
+      for (int m = 0; m < us->n; m++)
+        if (us->u[m].tie == from) us->u[m].tie = to;
+    }
+  }
+  return CRN_OK;
+}
+
+static bool fixed(const units *us, int i) {
+  return us->u[i].self_prev || us->u[i].searching_choice || !strcmp(us->u[i].name, "end");
+}
+
+static bool can_move_output(const units *us, int i, int tie) {
+  if (fixed(us, i)) return false;
+  for (int k = 0; k < us->n; k++)
+    if (k != i && us->u[k].in_set && us->u[k].tie != tie && (us->u[k].now[i] || us->u[k].prev[i])) return false;
+  return true;
+}
+
+static bool can_move_input(const units *us, int i, int tie) {
+  if (fixed(us, i) || !strcmp(us->u[i].name, ":i")) return false;
+  for (int k = 0; k < us->n; k++)
+    if (us->u[k].in_set && us->u[k].tie != tie && (us->u[i].now[k] || us->u[i].prev[k])) return false;
+  return true;
+}
+
+/* Move one group of collocated units; false if none can. */
+static bool move_group(crn_loop *loop, units *us, bool output, bool *memory) {
+  for (int i = 0; i < us->n; i++) {
+    if (!us->u[i].in_set || us->u[i].tie != i) {
+      if (!us->u[i].in_set || us->u[us->u[i].tie].in_set) continue;
+    }
+    const int tie = us->u[i].tie;
+    bool ok = true;
+    for (int k = 0; k < us->n; k++)
+      if (us->u[k].in_set && us->u[k].tie == tie)
+        ok &= output ? can_move_output(us, k, tie) : can_move_input(us, k, tie);
+    if (!ok) continue;
+    for (int k = 0; k < us->n; k++) {
+      if (!us->u[k].in_set || us->u[k].tie != tie) continue;
+      us->u[k].in_set = false;
+      const uintptr_t place = output ? CRN_MOVED_OUTPUT : CRN_MOVED_INPUT;
+      if (crn_map_set(&loop->places, us->u[k].name, (void *)(place + 1)) != CRN_OK) *memory = false;
+    }
+    return true;
+  }
+  return false;
+}
+
+crn_status crn_loop_place_layers(crn_build *b, crn_loop *loop, crn_layer **order, int n, bool optimize) {
+  units us = {0};
+  bool memory = true;
+  crn_status st = make_units(b, loop, order, n, &us);
+  if (st == CRN_OK && optimize) {
+    while (move_group(loop, &us, true, &memory)) continue;
+    while (move_group(loop, &us, true, &memory) || move_group(loop, &us, false, &memory)) continue;
+  }
+  for (int i = 0; i < us.n && st == CRN_OK; i++) {
+    if (us.u[i].in_set && crn_map_set(&loop->places, us.u[i].name, (void *)((uintptr_t)CRN_IN_LOOP + 1)) != CRN_OK)
+      memory = false;
+  }
+  for (int i = 0; i < us.n; i++) {
+    crn_free(us.u[i].now);
+    crn_free(us.u[i].prev);
+  }
+  crn_free(us.u);
+  return st == CRN_OK && !memory ? crn_err_memory(b->err) : st;
+}
