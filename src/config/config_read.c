@@ -66,8 +66,9 @@ crn_status crn_config_int(const crn_config *c, const char *key, int64_t otherwis
   const crn_value *v = crn_config_get(c, key);
   if (crn_v_is_none(v)) return CRN_OK;
   crn_arena scratch = {0};
-  bool ok = crn_v_to_int(as_number(v, &scratch), out);
+  bool ok = crn_v_to_int(as_number(v, &scratch), out), no_memory = scratch.failed;
   crn_arena_free(&scratch);
+  if (no_memory) return crn_err_memory(err);
   return ok ? CRN_OK : wrong_type(c, key, "int", v, err);
 }
 
@@ -76,8 +77,9 @@ crn_status crn_config_float(const crn_config *c, const char *key, double otherwi
   const crn_value *v = crn_config_get(c, key);
   if (crn_v_is_none(v)) return CRN_OK;
   crn_arena scratch = {0};
-  bool ok = crn_v_to_float(as_number(v, &scratch), out);
+  bool ok = crn_v_to_float(as_number(v, &scratch), out), no_memory = scratch.failed;
   crn_arena_free(&scratch);
+  if (no_memory) return crn_err_memory(err);
   return ok ? CRN_OK : wrong_type(c, key, "float", v, err);
 }
 

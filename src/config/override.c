@@ -43,35 +43,48 @@ static crn_value *split_numbers(crn_arena *a, const char *text) {
   return pieces;
 }
 
+/* The text as a Python literal, NULL if it is none. */
+static crn_status read_literal(crn_arena *a, const char *text, const char *key, crn_value **out, crn_err *err) {
+  crn_err failure = {0};
+  crn_status status = crn_v_parse_literal(a, text, key, out, &failure);
+  crn_err_clear(&failure);
+  if (status == CRN_E_MEMORY) return crn_err_memory(err);
+  if (status != CRN_OK) *out = NULL;
+  return CRN_OK;
+}
+
+static crn_status refuse_text(const crn_config *c, const crn_config_key *key, const char *text, crn_err *err) {
+  crn_str types = {0};
+  crn_config_key_types(key, &types);
+  crn_status status = crn_config_fail(c, key->name, err, "expected %s, got \"%s\"", crn_str_get(&types), text);
+  crn_str_free(&types);
+  return status;
+}
+
 /* A known key that the config doesn't have: the text by the key's types. */
 static crn_status by_type(crn_config *c, const crn_config_key *key, const char *text, crn_value **out, crn_err *err) {
   crn_arena *a = &c->arena;
-  bool b;
+  bool b, only_text = strcspn(key->types, "ifbld") == strlen(key->types);
+  crn_value *literal = NULL;
+  if (!only_text) CRN_TRY(read_literal(a, text, key->name, &literal, err));
   if (allows(key, 'b') && crn_config_text_bool(text, &b) && !(strlen(text) == 1 && allows(key, 'i')))
     *out = crn_v_bool(a, b);
-  else if (strcspn(key->types, "ifbld") == strlen(key->types))
-    *out = crn_v_str(a, text);
-  else if (crn_v_parse_literal(a, text, key->name, out, NULL) == CRN_OK && allows_kind(key, *out) &&
-           !crn_v_is_str(*out))
-    ;
+  else if (literal && !crn_v_is_str(literal) && allows_kind(key, literal))
+    *out = literal;
   else if (allows(key, 'l') && strchr(text, ','))
     *out = split_numbers(a, text);
   else if (allows(key, 's'))
     *out = crn_v_str(a, text);
-  else {
-    crn_str types = {0};
-    crn_config_key_types(key, &types);
-    crn_status status = crn_config_fail(c, key->name, err, "expected %s, got \"%s\"", crn_str_get(&types), text);
-    crn_str_free(&types);
-    return status;
-  }
+  else
+    return refuse_text(c, key, text, err);
   return *out ? CRN_OK : crn_err_memory(err);
 }
 
 /* The config has a value that isn't text: the option is an expression. */
 static crn_status by_expression(crn_config *c, const char *key, const char *text, const crn_log *log, crn_value **out,
                                 crn_err *err) {
-  if (crn_v_parse_literal(&c->arena, text, key, out, NULL) == CRN_OK) return CRN_OK;
+  CRN_TRY(read_literal(&c->arena, text, key, out, err));
+  if (*out) return CRN_OK;
   crn_py_outcome outcome = CRN_PY_VALUE;
   crn_err failure = {0};
   crn_status status = crn_py_eval(c->space, text, &c->refs, &c->arena, out, &outcome, &failure);
