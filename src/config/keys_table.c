@@ -80,7 +80,7 @@ const crn_config_key crn_config_keys[] = {
     {"network", "dl", U, "Layer name to layer dict."},
     {"get_network", "c", N, "Function of the epoch that returns the network."},
     {"flat_net_construction", "b", I, "Construction never recurses here."},
-    {"optimize_move_layers_out", "b", N, "Run loop layers outside of the loop where possible (True)."},
+    {"optimize_move_layers_out", "b", U, "Run loop layers outside of the loop where possible (True)."},
     {"param_variational_noise", "f", U, "Noise on parameters in training, for all layers (0)."},
     {"param_dropout", "f", U, "Dropout of parameters in training, for all layers (0)."},
     {"param_dropout_min_ndim", "i", U, "Least number of axes for param_dropout."},
