@@ -71,7 +71,7 @@ static void test_ctc(void **state) {
       for (int64_t t = 0; t < T; t++) {
         double sum = 0;
         for (int v = 0; v < V; v++) sum += res.grad[0][(t * B + s) * V + v] / seed_of(0, s);
-        expect_close("sum of shares", (int)s, t, sum, t < in[1].v[s] && isfinite(res.out[0][s]) ? -1 : 0, 1e-12);
+        expect_close("sum of shares", (int)s, t, sum, (double)t < in[1].v[s] && isfinite(res.out[0][s]) ? -1 : 0, 1e-12);
       }
     }
     result align = evaluate(&b, build_alignment, &c, 4, in, false, 0);

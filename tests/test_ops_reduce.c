@@ -49,7 +49,7 @@ static void check_reduction(reduce_arg a, int rank, const int64_t *shape) {
   run_open(&b, CRN_F64, NULL, 1);
   result got = evaluate(&b, build, &a, 1, &in, false, 0);
   for (int64_t i = 0; i < got.out_size[0]; i++)
-    expect_close("reduced", a.kind, i, got.out[0][i], naive(&a, rank, shape, in.v, i), 1e-12);
+    expect_close("reduced", (int)a.kind, i, got.out[0][i], naive(&a, rank, shape, in.v, i), 1e-12);
   crn_tensor *y = crn_reduce(&b.r, a.kind, make_input(&b.r, &in, NULL), a.axes, a.keep);
   int d = 0;
   for (int k = 0; k < rank; k++)

@@ -300,7 +300,7 @@ static const crn_data *concat_sources(crn_exec *x, crn_layer *l) {
     ts[i] = &d[i]->t;
   }
   if (crn_tmpl_unite(ts, l->n_src, x->net->version, true, &t, map, NULL, r->err) != CRN_OK) return NULL;
-  int64_t size[CRN_MAX_RANK], dim = 0;
+  int64_t size[CRN_MAX_RANK];
   for (int k = 0; k < t.n; k++) size[k] = 1;
   crn_data *out = crn_data_new(r, &t, NULL);
   if (!out) return NULL;
@@ -326,14 +326,12 @@ static const crn_data *concat_sources(crn_exec *x, crn_layer *l) {
         }
     }
     v[i] = crn_t_reshape(r, sorted ? d[i]->v : crn_transpose(r, d[i]->v, perm), t.n, shape);
-    const int64_t f = shape[t.feature_axis];
     for (int o = 0; o < t.n; o++)
       if (o != t.feature_axis) {
         same &= shape[o] == size[o];
         shape[o] = size[o];
       }
     if (!same) v[i] = crn_broadcast_to(r, v[i], t.n, shape);
-    dim += f;
   }
   out->v = crn_concat(r, l->n_src, v, t.feature_axis);
   const crn_dim *fd = ts[0]->dims[ts[0]->feature_axis];
