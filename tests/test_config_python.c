@@ -142,6 +142,8 @@ static void test_missing_modules(void **state) {
                        "from tensorflow.python.ops import array_ops\n"
                        "from returnn.tf.layers.base import LayerBase, register_layer_class\n"
                        "from no_such_module_at_all.sub import thing\n"
+                       "from returnn.util.basic import get_login_username\nuser = get_login_username()\n"
+                       "from Log import log\nprint('dropped', file=log.v3)\npath = '/a/' + tf.b\n"
                        "import copy, pickle\n" /* library modules that try others still find them missing */
                        "try:\n  import json.no_such\n  wrong = 1\nexcept ImportError:\n  pass\n"
                        "@register_layer_class\nclass Mine(LayerBase):\n  layer_class = 'mine'\n"
@@ -153,6 +155,8 @@ static void test_missing_modules(void **state) {
                        "cls = Mine\nnetwork = {'a': {'class': 'eval', 'eval': transform}}\n");
   assert_int_equal(crn_config_get(c, "x")->kind, CRN_V_OBJECT);
   expect_repr(c, "t", "False");
+  assert_true(crn_v_is_str(crn_config_get(c, "user")));
+  assert_int_equal(crn_config_get(c, "path")->kind, CRN_V_OBJECT);
   expect_repr(c, "n", "3");
   assert_null(crn_config_get(c, "wrong"));
   assert_int_equal(crn_config_get(c, "thing")->kind, CRN_V_OBJECT);

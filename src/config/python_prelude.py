@@ -262,6 +262,12 @@ def get_global_config(*args, **kwargs):
     return ConfigView(space if "__config_number__" in space else last_space)
 
 
+def get_login_username():
+    import getpass
+
+    return getpass.getuser()
+
+
 known_dims = {}
 last_space = {}
 batch_dim = Dim(None, "batch", kind=DimKinds.Batch, _id="batch")
@@ -274,6 +280,7 @@ HELPERS = {
     "batch_dim": batch_dim,
     "WrapEpochValue": WrapEpochValue,
     "get_global_config": get_global_config,
+    "get_login_username": get_login_username,
 }
 
 
