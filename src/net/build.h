@@ -44,6 +44,9 @@ crn_status crn_layer_infer_once(crn_build *b, crn_layer *l); /* infer + common c
 crn_status crn_build_add_root(crn_build *b, crn_layer *l);
 crn_status crn_body_add(crn_build *b, crn_body *body, crn_layer *l);
 
+/* masked.c: a name inside of a masked unit means a layer around, masked too */
+crn_status crn_masked_get(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker, const char *option,
+                          crn_layer **out);
 /* subnet.c */
 crn_status crn_subnet_roots(crn_build *b, crn_scope *s);
 

@@ -296,6 +296,7 @@ crn_status crn_scope_get(crn_build *b, crn_scope *scope, const char *name, const
     if (crn_v_get(scope->dict, full)) return extra_get(b, full, asker, option, out);
     return crn_scope_get(b, b->net->root, name, asker, option, out);
   }
+  if (scope->kind == CRN_SCOPE_SUB && !scope->dict) return crn_masked_get(b, scope, name, asker, option, out);
   const crn_value *dict = crn_v_get(scope->dict, name);
   if (dict && name[0] != '#') return crn_layer_make(b, scope, name, dict, out);
   const char *slash = strchr(name, '/');
