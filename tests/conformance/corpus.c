@@ -153,8 +153,21 @@ static void count_places(const crn_layer *l, const crn_tmpl *t, const crn_value 
     n->other_place++;
 }
 
+/* A layer by its path, in loops too; the one named in the config before what construction put around it. */
+static const crn_layer *find_layer(const crn_net *net, const char *name) {
+  const crn_layer *internal = NULL;
+  for (int i = 0; i < net->n_layers; i++) {
+    const crn_layer *l = net->layers[i];
+    if (!l->live || strcmp(l->path, name) != 0) continue;
+    if (!(l->desc->flags & CRN_L_INTERNAL)) return l;
+    internal = l;
+  }
+  if (!internal && strcmp(name, "data") == 0) return find_layer(net, "data:data");
+  return internal;
+}
+
 static void compare_layer(report *r, const crn_net *net, const char *name, const crn_value *want, place_count *n) {
-  const crn_layer *l = crn_net_find(net, name);
+  const crn_layer *l = find_layer(net, name);
   const char *cls = crn_v_cstr(crn_v_get(want, "class"));
   if (!l) {
     rep_fail(r, "layer '%s' (%s): is not in the network", name, cls ? cls : "?");

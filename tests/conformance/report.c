@@ -130,12 +130,22 @@ static void run_here(job_fn job, const void *arg, outcome *out) {
   fclose(mem);
 }
 
-/* The reason as counted: without the part, and names and numbers that differ from case to case. */
+/* Is p, a quote, the beginning of the name of something that is another in each network? */
+static bool is_own_name(const char *text, const char *p) {
+  static const char *const before[] = {"layer ", "parameter ", "gradient of ", "data ", "where ", "without ", "with "};
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+    const size_t n = strlen(before[i]);
+    if ((size_t)(p - text) >= n && strncmp(p - n, before[i], n) == 0) return true;
+  }
+  return false;
+}
+
+/* The reason as counted: without names and numbers that differ from case to case. */
 static void count_reason(tally *t, const char *word, const char *text) {
   crn_str s = {0};
   crn_str_addf(&s, "%s ", word);
   for (const char *p = text; *p;) {
-    if (*p == '\'') { /* a name: only its quotes stay */
+    if (*p == '\'' && is_own_name(text, p)) { /* only its quotes stay */
       const char *end = strchr(p + 1, '\'');
       crn_str_add(&s, "'…'");
       p = end ? end + 1 : p + strlen(p);
@@ -158,22 +168,34 @@ static void count_reason(tally *t, const char *word, const char *text) {
   crn_str_free(&s);
 }
 
-static const char *const verdict_words[N_VERDICTS] = {"PASS", "FAIL", "MISS", "SKIP"};
+static void print_failure(tally *t, const char *name, const char *part, const char *text) {
+  printf("FAIL %s%s%s: %s\n", name, part[0] ? " " : "", part, text);
+  count_reason(t, "FAIL", text);
+}
 
-static void print_line(tally *t, verdict v, const char *name, const char *part, const char *text) {
-  const bool missing = v == MISSING && strncmp(text, "not implemented", 15) != 0;
-  printf("%s %s%s%s: %s%s\n", verdict_words[v], name, part[0] ? " " : "", part, missing ? "not implemented: " : "",
-         text);
-  count_reason(t, verdict_words[v], text);
+/* "layer 'x': not implemented: y" becomes "not implemented: layer 'x': y". */
+static void print_missing(tally *t, const char *name, const char *text) {
+  static const char word[] = "not implemented: ";
+  const char *found = strstr(text, word);
+  crn_str s = {0};
+  crn_str_add(&s, word);
+  crn_str_addn(&s, text, found ? (size_t)(found - text) : strlen(text));
+  if (found) crn_str_add(&s, found + strlen(word));
+  printf("MISS %s: %s\n", name, crn_str_get(&s));
+  count_reason(t, "MISS", crn_str_get(&s));
+  crn_str_free(&s);
 }
 
 /* Messages of one kind: the first, or all. */
-static void print_lines(const options *o, tally *t, const outcome *out, verdict v, char kind, const char *name) {
+static void print_lines(const options *o, tally *t, const outcome *out, char kind, const char *name) {
   const char *part = "";
   for (const char *line = out->text; line && *line; line += strlen(line) + 1) {
     if (line[0] == 'P') part = line + 1;
     if (line[0] != kind) continue;
-    print_line(t, v, name, part, line + 1);
+    if (kind == 'M')
+      print_missing(t, name, line + 1);
+    else
+      print_failure(t, name, part, line + 1);
     if (!o->verbose) return;
   }
 }
@@ -210,9 +232,9 @@ void run_job(const options *o, tally *t, const char *name, job_fn job, const voi
   if (!counts['E'] && !out.end[0]) snprintf(out.end, sizeof out.end, "ended without a report");
   const verdict v = counts['F'] || out.end[0] ? FAILED : counts['M'] ? MISSING : counts['S'] ? SKIPPED : PASSED;
   t->n[v]++;
-  if (counts['F']) print_lines(o, t, &out, FAILED, 'F', name);
-  if (out.end[0] && (!counts['F'] || o->verbose)) print_line(t, FAILED, name, counts['E'] ? "" : last_part, out.end);
-  if (v == MISSING || (o->verbose && counts['M'])) print_lines(o, t, &out, MISSING, 'M', name);
+  if (counts['F']) print_lines(o, t, &out, 'F', name);
+  if (out.end[0] && (!counts['F'] || o->verbose)) print_failure(t, name, counts['E'] ? "" : last_part, out.end);
+  if (v == MISSING || (o->verbose && counts['M'])) print_lines(o, t, &out, 'M', name);
   if (v == PASSED) printf("PASS %s\n", name);
   if (o->verbose) print_notes(&out, name);
   fflush(stdout);
