@@ -26,8 +26,8 @@ test: build # only the tests, only the release build
 check-tf: build # TensorFlow (installed into a virtual environment) reads the checkpoints that we write
 	tools/check_tf $(BUILD)
 
-demo: build
-	demos/run $(BUILD)
+demo: build # DEMO=name: one of them
+	demos/run $(BUILD) $(DEMO)
 
 bench: build # BENCH=name: one of them
 	bench/run $(BUILD) $(BENCH)
