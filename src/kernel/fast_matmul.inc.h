@@ -6,6 +6,7 @@
 
 #define A_ROWS 518 /* rows of A packed at once for long reductions: one chunk of K in the L2 cache */
 #define A_FLOATS (A_ROWS * CRN_MATMUL_CHUNK)
+#define FETCH_MIN (1024 * 1024)    /* elements from which a packed B doesn't stay in the L2 cache */
 #define DIRECT_ROWS 28             /* up to so many rows, panels of a plain B are read in place: packing wouldn't pay */
 #define PACK_PANELS 4              /* panels of a plain B packed at once */
 #define MIN_TASK_WORK (128 * 1024) /* multiply-adds that are worth a thread's while */
@@ -43,7 +44,10 @@ static void run_tiles(const crn_matmul_args *m, tile *t, row_blocks r, const flo
     int64_t mr = r.size + (block < r.n_larger);
     t->a = a;
     t->c = c;
-    fns[mr](t);
+    if (t->fetch && block == 0)
+      tile_fetch[mr](t);
+    else
+      fns[mr](t);
     a += mr * t->kc;
     c += mr * m->ldc;
   }
@@ -74,6 +78,7 @@ static void run_in_place(const crn_matmul_args *m, const float *packed, const pa
       if (packed) {
         t.b = packed + (p * m->K + k) * PANEL;
         t.panel_step = m->K * PANEL;
+        t.fetch = t.n > V_WIDTH && t.n <= PANEL && m->K * m->N >= FETCH_MIN;
       } else {
         t.b = m->B + k * m->ldb + j0;
         t.ldb = m->ldb;

@@ -16,6 +16,7 @@
 #define WIDE_MR 2
 #endif
 #define WIDE 4
+#define FETCH_AHEAD 128 /* rows of a packed panel: what lies further down the stream is asked for in time */
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -32,6 +33,7 @@ typedef struct tile {
   int64_t ldc;
   int64_t n;         /* columns to write */
   const float *bias; /* added to the start value, or NULL */
+  bool fetch;        /* the first row block fetches B ahead */
   bool load_c;       /* the start value is C, else 0 */
 } tile;
 
@@ -45,12 +47,17 @@ static inline __attribute__((always_inline)) V tile_start(const tile *t, int64_t
   return v_add(start, acc);
 }
 
-static inline __attribute__((always_inline)) void tile_body(const tile *t, const int MR, const int NV) {
+static inline __attribute__((always_inline)) void tile_body(const tile *t, const int MR, const int NV,
+                                                            const bool FETCH) {
   V acc[MAX_MR][2 * WIDE];
   UNROLL for (int i = 0; i < MR; i++) { UNROLL for (int v = 0; v < NV; v++) acc[i][v] = v_set(0); }
   const float *a = t->a, *b = t->b;
   const int64_t ldb = t->ldb, panel_step = t->panel_step;
   for (int64_t k = 0; k < t->kc; k++, a += MR, b += ldb) {
+    if (FETCH) {
+      UNROLL for (int v = 0; v < NV; v += 16 / V_WIDTH)
+          _mm_prefetch((const char *)(b + FETCH_AHEAD * PANEL + v * V_WIDTH), _MM_HINT_T1);
+    }
     V bv[2 * WIDE];
     UNROLL for (int v = 0; v < NV; v++) bv[v] = v_load(b + (v / 2) * panel_step + (v % 2) * V_WIDTH);
     UNROLL for (int i = 0; i < MR; i++) {
@@ -73,8 +80,9 @@ static inline __attribute__((always_inline)) void tile_body(const tile *t, const
 }
 
 #define TILE(mr, nv)                                                                                                   \
-  static void tile_##mr##_##nv(const tile *t) { tile_body(t, mr, nv); }
-#define TILES(mr) TILE(mr, 1) TILE(mr, 2)
+  static void tile_##mr##_##nv(const tile *t) { tile_body(t, mr, nv, false); }
+#define TILES(mr)                                                                                                      \
+  TILE(mr, 1) TILE(mr, 2) static void tile_##mr##_fetch(const tile *t) { tile_body(t, mr, 2, true); }
 TILES(1)
 TILES(2)
 TILES(3)
@@ -96,7 +104,7 @@ TILE(3, 8)
 #endif
 
 typedef void (*tile_fn)(const tile *t);
-/* by rows of the tile, for panels of at most one vector, of two, and WIDE panels at once */
+/* by rows of the tile, for panels of at most one vector, of two, of two with fetching ahead, and WIDE panels at once */
 static const tile_fn tile_half[MAX_MR + 1] = {NULL,     tile_1_1, tile_2_1, tile_3_1,  tile_4_1,  tile_5_1,  tile_6_1,
 #if V_WIDTH == 16
                                               tile_7_1, tile_8_1, tile_9_1, tile_10_1, tile_11_1, tile_12_1, tile_13_1,
@@ -107,6 +115,13 @@ static const tile_fn tile_full[MAX_MR + 1] = {NULL,     tile_1_2, tile_2_2, tile
 #if V_WIDTH == 16
                                               tile_7_2, tile_8_2, tile_9_2, tile_10_2, tile_11_2, tile_12_2, tile_13_2,
                                               tile_14_2
+#endif
+};
+static const tile_fn tile_fetch[MAX_MR + 1] = {NULL,          tile_1_fetch,  tile_2_fetch, tile_3_fetch,  tile_4_fetch,
+                                               tile_5_fetch,  tile_6_fetch,
+#if V_WIDTH == 16
+                                               tile_7_fetch,  tile_8_fetch,  tile_9_fetch, tile_10_fetch, tile_11_fetch,
+                                               tile_12_fetch, tile_13_fetch, tile_14_fetch
 #endif
 };
 static const tile_fn tile_wide[WIDE_MR + 1] = {NULL, tile_1_8, tile_2_8,
