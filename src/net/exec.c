@@ -370,6 +370,12 @@ const crn_data *crn_input(crn_exec *x, crn_layer *l) {
   return out->v ? out : NULL;
 }
 
+static bool is_trainable(const crn_net *net, const crn_param *p) {
+  for (int i = 0; i < net->n_params; i++)
+    if (net->params[i] == p) return net->trainable[i];
+  return false;
+}
+
 crn_tensor *crn_param_find(crn_exec *x, crn_layer *l, const char *name) {
   crn_run *r = &x->run;
   crn_param *p = NULL;
@@ -383,7 +389,8 @@ crn_tensor *crn_param_find(crn_exec *x, crn_layer *l, const char *name) {
     const crn_data *d = o ? crn_exec_slot(x, o)->out : NULL;
     return d ? d->v : NULL;
   }
-  const bool wants = r->recording && crn_dtype_is_float(p->dtype) && !p->spec.custom_update && !p->spec.not_trainable;
+  const bool wants =
+      r->recording && crn_dtype_is_float(p->dtype) && !p->spec.custom_update && is_trainable(x->net, p);
   crn_tensor *t = crn_t_over(r, &p->st, p->dtype, p->spec.rank, p->spec.shape, wants);
   return t;
 }

@@ -13,8 +13,8 @@
 typedef struct recorded { /* a layer as recorded */
   char *path;             /* in the file */
   char *name;             /* "output/x" */
-  bool in_loop;
-  char **dims; /* letters */
+  bool inner;             /* of a loop, or what a sub network calls its input: compared when given, as a count */
+  char **dims;            /* letters */
   size_t n_dims;
   int64_t batch_axis, time_axis, feature_axis, dim, sparse;
   int64_t beam; /* -1 = not stated */
@@ -99,7 +99,7 @@ static bool read_layer(const case_run *c, const char *stored, recorded *l) {
   memset(l, 0, sizeof *l);
   l->path = case_path(c, "layers", stored);
   l->name = plain_name(stored);
-  l->in_loop = inside_loop(c, stored);
+  l->inner = inside_loop(c, stored) || strstr(stored, "|data:") != NULL;
   crn_str value = {0};
   crn_str_addf(&value, "%s/value", l->path);
   crn_status st = read_attrs(c->f, l, &err);
@@ -251,7 +251,7 @@ static void compare_layer(case_run *c, const char *stored, const scales *s, inne
   const crn_layer *layer = crn_net_find(c->net, l.name);
   const crn_data *d = layer ? crn_exec_value(c->exec, layer) : NULL;
   const bool there = d && d->v;
-  if (l.in_loop) {
+  if (l.inner) {
     if (!there)
       inner->not_given++;
     else if (compare_data(c, NULL, &l, d, s))
