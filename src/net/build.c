@@ -20,6 +20,7 @@ const crn_value *crn_build_config(crn_build *b, const char *key) { return crn_v_
 bool crn_build_train(const crn_build *b, const crn_layer *l) { return (void)b, l->scope->train; }
 bool crn_build_search(const crn_build *b, const crn_layer *l) { return (void)b, l->scope->search; }
 bool crn_build_eval(const crn_build *b, const crn_layer *l) { return (void)b, l->scope->eval; }
+const crn_dim *crn_loop_dim(const crn_layer *l) { return l->scope->loop ? l->scope->loop->time_dim : NULL; }
 bool crn_layer_in_loop(const crn_layer *l) { return l->body->loop != NULL; }
 
 crn_status crn_layer_fail(crn_build *b, const crn_layer *l, crn_status code, const char *fmt, ...) {

@@ -12,6 +12,7 @@
 #include "net/wrappers.h"
 
 crn_run *crn_exec_run(crn_exec *x) { return &x->run; }
+const crn_value *crn_exec_config(const crn_exec *x, const char *key) { return crn_v_get(x->net->config, key); }
 int crn_exec_version(const crn_exec *x) { return x->net->version; }
 bool crn_exec_train(const crn_exec *x) { return x->run.train; }
 crn_slot *crn_exec_slot(const crn_exec *x, const crn_layer *l) { return &x->slots[l->index]; }
