@@ -39,10 +39,11 @@ static void streams_differ_by_seed_step_and_name(void **state) {
 static void fill_equals_single_draws(void **state) {
   (void)state;
   crn_rng r = crn_rng_make(42, 7, "drop");
-  float out[23];
+  float out[150];
   for (uint64_t start = 0; start < 9; start++) {
-    crn_rng_uniform_fill(&r, start, out, 23);
-    for (uint64_t k = 0; k < 23; k++) assert_true(out[k] == crn_rng_uniform(&r, start + k));
+    const uint64_t from = start < 5 ? start : (UINT64_C(1) << 34) - start; /* also where the counter carries */
+    crn_rng_uniform_fill(&r, from, out, 150);
+    for (uint64_t k = 0; k < 150; k++) assert_true(out[k] == crn_rng_uniform(&r, from + k));
   }
 }
 
