@@ -148,8 +148,8 @@ static void bench(const net *c, const crn_kernels *kernels, int runs) {
 
 int main(int argc, char **argv) {
   const crn_kernels *kernels = crn_kernels_select(argc > 1 && strcmp(argv[1], "best") != 0 ? argv[1] : NULL);
-  int runs = argc > 2 ? atoi(argv[2]) : 7;
-  if (!kernels || runs < 1) {
+  const long runs = argc > 2 ? strtol(argv[2], NULL, 10) : 7;
+  if (!kernels || runs < 1 || runs > 1000000) {
     (void)fprintf(stderr, "usage: bench_lstm [best|reference|v3|v4] [runs]\n");
     return 1;
   }
