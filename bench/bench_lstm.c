@@ -154,6 +154,6 @@ int main(int argc, char **argv) {
     return 1;
   }
   (void)printf("table %s\n", kernels->name);
-  for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) bench(&nets[i], kernels, runs);
+  for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) bench(&nets[i], kernels, (int)runs);
   return 0;
 }

@@ -140,6 +140,7 @@ bool crn_build_train(const crn_build *b, const crn_layer *l);  /* net has the tr
 bool crn_build_search(const crn_build *b, const crn_layer *l); /* net (or extra net) of this layer searches */
 bool crn_build_eval(const crn_build *b, const crn_layer *l);   /* losses are computed */
 bool crn_layer_in_loop(const crn_layer *l);                    /* runs once per step */
+const crn_dim *crn_loop_dim(const crn_layer *l);              /* time dim of the loop around it, NULL outside */
 
 /* Fail naming network path, layer and class: "layer 'x' (linear): …". */
 crn_status crn_layer_fail(crn_build *b, const crn_layer *l, crn_status code, const char *fmt, ...) CRN_PRINTF(4, 5);
