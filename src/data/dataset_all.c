@@ -15,7 +15,6 @@ KNOWN_ONLY(ConcatDataset, "Puts datasets one after the other.");
 KNOWN_ONLY(ConcatSeqsDataset, "Joins several sequences into one.");
 KNOWN_ONLY(LibriSpeechCorpus, "Reads the LibriSpeech corpus.");
 KNOWN_ONLY(OggZipDataset, "Reads audio files and transcripts from zip files.");
-KNOWN_ONLY(LmDataset, "Reads lines of text as sequences of labels.");
 KNOWN_ONLY(TranslationDataset, "Reads pairs of text files.");
 KNOWN_ONLY(TranslationFactorsDataset, "Reads pairs of text files with factored words.");
 KNOWN_ONLY(ConfusionNetworkDataset, "Reads confusion networks as translation sources.");
@@ -59,7 +58,7 @@ static const crn_dataset_class *const all[] = {
     &ConcatSeqsDataset,
     &LibriSpeechCorpus,
     &OggZipDataset,
-    &LmDataset,
+    &crn_lm_dataset,
     &TranslationDataset,
     &TranslationFactorsDataset,
     &ConfusionNetworkDataset,

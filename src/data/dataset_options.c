@@ -46,8 +46,9 @@ static crn_status wrong_type(const crn_data_opt *o, const char *wanted, const cr
 static crn_status store(crn_dataset *ds, const crn_data_opt *o, const crn_value *v, crn_err *err) {
   void *at = (char *)ds + o->offset;
   bool none = crn_v_is_none(v);
-  if (none && o->def && strcmp(o->def, "None") != 0 && o->type != CRN_DOPT_VALUE)
-    return wrong_type(o, o->type == CRN_DOPT_STR ? "a string" : "a number", v, err);
+  bool number = o->type == CRN_DOPT_BOOL || o->type == CRN_DOPT_INT || o->type == CRN_DOPT_FLOAT;
+  if (none && (!o->def || (number && strcmp(o->def, "None") != 0)))
+    return wrong_type(o, number ? "a number" : "a value", v, err);
   switch (o->type) {
   case CRN_DOPT_BOOL:
     if (!crn_v_is_number(v)) return wrong_type(o, "True or False", v, err);

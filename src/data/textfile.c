@@ -9,27 +9,34 @@
 #include <zlib.h>
 
 #include "base/str.h"
+#include "data/pickle.h"
 
-crn_status crn_text_read(crn_arena *a, const char *path, char **text, size_t *len, crn_err *err) {
+crn_status crn_text_load(const char *path, crn_str *out, crn_err *err) {
   errno = 0;
   gzFile f = gzopen(path, "rb");
   if (!f) return crn_fail(err, CRN_E_FILE, "%s: %s", path, errno ? strerror(errno) : "can't be opened");
-  crn_str s = {0};
   char buf[65536];
   int got;
-  while ((got = gzread(f, buf, sizeof buf)) > 0) crn_str_addn(&s, buf, (size_t)got);
+  while ((got = gzread(f, buf, sizeof buf)) > 0) crn_str_addn(out, buf, (size_t)got);
   int code = Z_OK;
   const char *why = gzerror(f, &code);
   crn_status st = CRN_OK;
-  if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) st = crn_fail(err, CRN_E_FORMAT, "%s: %s", path, why);
+  if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
+    st = crn_fail(err, CRN_E_FORMAT, "%s: %s", path, code == Z_ERRNO ? strerror(errno) : why);
   gzclose(f);
-  if (st == CRN_OK) {
-    *text = crn_str_ok(&s) ? crn_arena_strndup(a, crn_str_get(&s), s.len) : NULL;
-    *len = s.len;
-    if (!*text) st = crn_err_memory(err);
-  }
-  crn_str_free(&s);
+  if (st == CRN_OK && !crn_str_ok(out)) st = crn_err_memory(err);
+  if (st != CRN_OK) crn_str_free(out);
   return st;
+}
+
+crn_status crn_text_read(crn_arena *a, const char *path, char **text, size_t *len, crn_err *err) {
+  crn_str s = {0};
+  CRN_TRY(crn_text_load(path, &s, err));
+  *text = crn_arena_alloc(a, s.len + 1);
+  *len = s.len;
+  if (*text && s.len) memcpy(*text, s.p, s.len);
+  crn_str_free(&s);
+  return *text ? CRN_OK : crn_err_memory(err);
 }
 
 crn_status crn_text_lines(crn_arena *a, const char *path, char ***lines, size_t *n, crn_err *err) {
@@ -62,9 +69,24 @@ crn_status crn_text_literal(crn_arena *a, const char *path, crn_value **out, crn
   return crn_v_parse_literal(a, text, path, out, err);
 }
 
+static crn_status pickled_tags(crn_arena *a, const char *path, char ***tags, size_t *n, crn_err *err) {
+  crn_value *list;
+  CRN_TRY(crn_pickle_read(a, path, &list, err));
+  if (!crn_v_is_seq(list)) return crn_fail(err, CRN_E_FORMAT, "%s: expected a pickled list of tags", path);
+  *n = crn_v_len(list);
+  *tags = CRN_ARENA_ARRAY(a, char *, *n + 1);
+  if (!*tags) return crn_err_memory(err);
+  for (size_t i = 0; i < *n; i++) {
+    const char *tag = crn_v_cstr(crn_v_at(list, i));
+    if (!tag) return crn_fail(err, CRN_E_FORMAT, "%s: entry %zu is no string", path, i + 1);
+    (*tags)[i] = crn_arena_strdup(a, tag);
+    if (!(*tags)[i]) return crn_err_memory(err);
+  }
+  return CRN_OK;
+}
+
 crn_status crn_text_tags(crn_arena *a, const char *path, char ***tags, size_t *n, crn_err *err) {
-  if (crn_ends_with(path, ".pkl") || crn_ends_with(path, ".pkl.gz"))
-    return crn_fail(err, CRN_E_NOT_IMPLEMENTED, "%s: not implemented: pickled lists", path);
+  if (crn_ends_with(path, ".pkl") || crn_ends_with(path, ".pkl.gz")) return pickled_tags(a, path, tags, n, err);
   CRN_TRY(crn_text_lines(a, path, tags, n, err));
   while (*n && !(*tags)[*n - 1][0]) --*n; /* empty lines at the end are no tags */
   return CRN_OK;
