@@ -112,6 +112,7 @@ struct crn_layer {
   int n_edges, cap_edges;
   crn_tmpl out;
   bool out_known;          /* out is final */
+  bool ends_beam;          /* the output has no beam whatever the sources have (decide) */
   crn_layer_state *states;
   int n_states;
   crn_sub_output *subs;

@@ -8,8 +8,9 @@
 
 /* ORDER LOSSES: declared here, listed below */
 extern const crn_loss_desc crn_losses_frame[];
+extern const crn_loss_desc crn_losses_direct[];
 
-static const crn_loss_desc *const families[] = {crn_losses_frame};
+static const crn_loss_desc *const families[] = {crn_losses_frame, crn_losses_direct};
 
 const crn_loss_desc *crn_loss_class_at(size_t i) {
   for (size_t f = 0; f < sizeof(families) / sizeof(*families); f++)

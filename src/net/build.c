@@ -103,7 +103,7 @@ static void inherit_beam_and_availability(crn_layer *l) {
     const crn_edge *e = &l->edges[i];
     if (!e->to->out_known || e->kind == CRN_EDGE_PARAM || e->kind == CRN_EDGE_TARGET) continue;
     if (e->kind == CRN_EDGE_DATA && e->to->out.unavailable) l->out.unavailable = true;
-    if (!l->out.beam.choice && e->to->out.beam.choice) l->out.beam = e->to->out.beam;
+    if (!l->ends_beam && !l->out.beam.choice && e->to->out.beam.choice) l->out.beam = e->to->out.beam;
   }
 }
 

@@ -30,6 +30,7 @@ struct crn_data {
   /* How the value was made by an activation, for losses and exact logarithms: value = act(pre). */
   crn_tensor *pre;
   const char *pre_act; /* "softmax", "log_softmax", "sigmoid", "exp", …; NULL = not known */
+  crn_tensor *decided_score; /* [B, 1]: score of the hypothesis that decide picked, or NULL */
   crn_tensor *output_loss; /* [B], per-sequence loss that came with the output (fast_bw, …), or NULL */
 };
 
