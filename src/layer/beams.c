@@ -28,7 +28,7 @@ static crn_status one_source(crn_build *b, crn_layer *l, const crn_tmpl **t) {
 }
 
 static crn_status decide_infer(crn_build *b, crn_layer *l) {
-  const crn_tmpl *t;
+  const crn_tmpl *t = NULL;
   CRN_TRY(one_source(b, l, &t));
   if (!t) return CRN_OK;
   l->out = *t;
@@ -105,7 +105,7 @@ static crn_status decide_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!d) return r->err->code;
   crn_tensor *score = NULL;
   if (d->beam) {
-    crn_tensor *rows;
+    crn_tensor *rows = NULL;
     CRN_TRY(best_of(x, l, d, &rows, &score));
     d = pick_rows(x, d, rows);
   }
@@ -123,7 +123,7 @@ static crn_status decide_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 /* ---- decide_keep_beam ----------------------------------------------------------------------------------------------- */
 
 static crn_status keep_infer(crn_build *b, crn_layer *l) {
-  const crn_tmpl *t;
+  const crn_tmpl *t = NULL;
   CRN_TRY(one_source(b, l, &t));
   if (t) l->out = *t;
   return CRN_OK;
@@ -141,7 +141,7 @@ static crn_status keep_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 /* ---- scores and sources of the choice ------------------------------------------------------------------------------- */
 
 static crn_status scores_infer(crn_build *b, crn_layer *l) {
-  const crn_tmpl *t;
+  const crn_tmpl *t = NULL;
   CRN_TRY(one_source(b, l, &t));
   if (!t) return CRN_OK;
   if (!t->beam.choice) return crn_layer_fail(b, l, CRN_E_CONFIG, "source '%s' has no beam: is the network searching?", l->src[0]->path);
@@ -168,7 +168,7 @@ static const crn_opt split_opts[] = {{.name = "beam_dim", .type = CRN_OPT_DIM, .
 
 static crn_status split_infer(crn_build *b, crn_layer *l) {
   const beam_cfg *c = l->cfg;
-  const crn_tmpl *t;
+  const crn_tmpl *t = NULL;
   CRN_TRY(one_source(b, l, &t));
   if (!t) return CRN_OK;
   if (!t->beam.choice) return crn_layer_fail(b, l, CRN_E_CONFIG, "source '%s' has no beam", l->src[0]->path);
