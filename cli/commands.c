@@ -9,7 +9,8 @@
 const cli_command *const cli_commands[] = {
     &cli_cmd_config, //
     &cli_cmd_dump,   //
-    &cli_cmd_keys,   //
+    &cli_cmd_functions,
+    &cli_cmd_keys, //
     NULL,
 };
 

@@ -7,6 +7,6 @@
 
 #include "cli.h"
 
-extern const cli_command cli_cmd_config, cli_cmd_dump, cli_cmd_keys, cli_cmd_layers;
+extern const cli_command cli_cmd_config, cli_cmd_dump, cli_cmd_functions, cli_cmd_keys, cli_cmd_layers;
 
 #endif

@@ -113,18 +113,20 @@ const char *crn_optable_nearest(const char *name, char *buf, size_t n) {
   return best;
 }
 
+void crn_optable_describe_row(const crn_oprow *row, crn_str *out) {
+  for (const char *p = row->names; p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL) {
+    char name[96];
+    full_name(p, name, sizeof name);
+    crn_str_addf(out, "%s%s", p == row->names ? "" : ", ", name);
+  }
+  crn_str_addf(out, " (%s): %s\n", row->spec, row->doc);
+}
+
 void crn_optable_describe(crn_str *out) {
   int n;
   const crn_oprow *rows;
   for (int f = 0; (rows = crn_optable_family(f, &n)); f++)
-    for (int i = 0; i < n; i++) {
-      for (const char *p = rows[i].names; p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL) {
-        char name[96];
-        full_name(p, name, sizeof name);
-        crn_str_addf(out, "%s%s", p == rows[i].names ? "" : ", ", name);
-      }
-      crn_str_addf(out, " (%s): %s\n", rows[i].spec, rows[i].doc);
-    }
+    for (int i = 0; i < n; i++) crn_optable_describe_row(&rows[i], out);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------------------------ */

@@ -108,6 +108,7 @@ const crn_oprow *crn_optable_find_activation(const char *name);
 const char *crn_optable_nearest(const char *name, char *buf, size_t n);
 /* The table as text, a line a function: names, arguments, what it does. */
 void crn_optable_describe(crn_str *out);
+void crn_optable_describe_row(const crn_oprow *row, crn_str *out);
 /* Call c->row with arguments as in Python. */
 crn_status crn_optable_call(crn_opctx *c, const crn_eargs *args, crn_ev *out);
 
