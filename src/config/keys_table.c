@@ -84,7 +84,7 @@ const crn_config_key crn_config_keys[] = {
     {"param_variational_noise", "f", U, "Noise on parameters in training, for all layers (0)."},
     {"param_dropout", "f", U, "Dropout of parameters in training, for all layers (0)."},
     {"param_dropout_min_ndim", "i", U, "Least number of axes for param_dropout."},
-    {"inf_value", "f", N, "What masks stand for infinity (inf)."},
+    {"inf_value", "f", U, "What masks stand for infinity (inf)."},
     {"tf_native_ctc_zero_infinity", "b", N, "CTC: sequences without a path give 0."},
     {"debug_rec_layer", "b", I, "Print how loops are built."},
     {"debug_runtime_sanity_checks", "b", N, "Check lengths while running (False)."},
