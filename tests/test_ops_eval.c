@@ -564,8 +564,9 @@ static void test_errors(void **state) {
 }
 
 static bool note_name(void *user, const char *name, bool builtin) {
-  char *list = user;
-  strcat(strcat(list, name), builtin ? "! " : " ");
+  char *list = user; /* of 200 */
+  const size_t n = strlen(list);
+  snprintf(list + n, 200 - n, "%s%s", name, builtin ? "! " : " ");
   return true;
 }
 
@@ -725,7 +726,7 @@ static void test_nesting(void **state) {
     size_t len = strlen(pieces[i]);
     char *text = malloc(N * len + 2);
     for (int k = 0; k < N; k++) memcpy(text + (size_t)k * len, pieces[i], len);
-    strcpy(text + N * len, "1");
+    memcpy(text + N * len, "1", 2);
     run_damaged(text);
     free(text);
   }
