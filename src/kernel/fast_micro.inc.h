@@ -37,26 +37,29 @@ typedef struct tile {
   bool load_c;       /* the start value is C, else 0 */
 } tile;
 
-static inline __attribute__((always_inline)) V tile_start(const tile *t, int64_t row, int64_t col, VMASK m, bool whole,
-                                                          V acc) {
-  const float *c = t->c + row * t->ldc + col;
-  if (!t->load_c && !t->bias) return acc;
-  if (!t->bias) return v_add(whole ? v_load(c) : v_load_mask(c, m), acc);
-  V bias = whole ? v_load(t->bias + col) : v_load_mask(t->bias + col, m);
-  V start = t->load_c ? v_add(whole ? v_load(c) : v_load_mask(c, m), bias) : bias;
-  return v_add(start, acc);
+/* Ask for p[at], which may lie beyond the array: nothing is read from there. */
+static inline void fetch(const float *p, size_t at) {
+  _mm_prefetch((const char *)((uintptr_t)p + at * sizeof(float)), _MM_HINT_T1);
+}
+
+#define EACH_VECTOR(statement)                                                                                         \
+  UNROLL for (int i = 0; i < MR; i++) {                                                                                \
+    UNROLL for (int v = 0; v < NV; v++) { statement; }                                                                 \
+  }
+
+static inline V tile_load(const float *p, int v, VMASK m, bool whole) {
+  return whole ? v_load(p + v * V_WIDTH) : v_load_mask(p + v * V_WIDTH, m);
 }
 
 static inline __attribute__((always_inline)) void tile_body(const tile *t, const int MR, const int NV,
                                                             const bool FETCH) {
   V acc[MAX_MR][2 * WIDE];
-  UNROLL for (int i = 0; i < MR; i++) { UNROLL for (int v = 0; v < NV; v++) acc[i][v] = v_set(0); }
+  EACH_VECTOR(acc[i][v] = v_set(0))
   const float *a = t->a, *b = t->b;
   const int64_t ldb = t->ldb, panel_step = t->panel_step;
   for (int64_t k = 0; k < t->kc; k++, a += MR, b += ldb) {
     if (FETCH) {
-      UNROLL for (int v = 0; v < NV; v += 16 / V_WIDTH)
-          _mm_prefetch((const char *)(b + FETCH_AHEAD * PANEL + v * V_WIDTH), _MM_HINT_T1);
+      UNROLL for (int v = 0; v < NV; v += 16 / V_WIDTH) fetch(b, (size_t)(FETCH_AHEAD * PANEL + v * V_WIDTH));
     }
     V bv[2 * WIDE];
     UNROLL for (int v = 0; v < NV; v++) bv[v] = v_load(b + (v / 2) * panel_step + (v % 2) * V_WIDTH);
@@ -65,17 +68,25 @@ static inline __attribute__((always_inline)) void tile_body(const tile *t, const
       UNROLL for (int v = 0; v < NV; v++) acc[i][v] = v_fma(av, bv[v], acc[i][v]);
     }
   }
-  if (t->n == NV * V_WIDTH) {
-    UNROLL for (int i = 0; i < MR; i++) {
-      UNROLL for (int v = 0; v < NV; v++)
-          v_store(t->c + i * t->ldc + v * V_WIDTH, tile_start(t, i, v * V_WIDTH, v_mask(0), true, acc[i][v]));
-    }
-    return;
+  /* C = start + sum. A mask even for whole vectors costs nothing in AVX-512; in AVX2 it does. */
+  const bool whole = V_WIDTH < 16 && t->n == NV * V_WIDTH;
+  VMASK m[2 * WIDE];
+  UNROLL for (int v = 0; v < NV; v++) m[v] = v_mask(t->n - v * V_WIDTH);
+  float *c = t->c;
+  const int64_t ldc = t->ldc;
+  const float *bias = t->bias;
+  if (bias && t->load_c) {
+    EACH_VECTOR(acc[i][v] =
+                    v_add(v_add(tile_load(c + i * ldc, v, m[v], whole), tile_load(bias, v, m[v], whole)), acc[i][v]))
+  } else if (bias) {
+    EACH_VECTOR(acc[i][v] = v_add(tile_load(bias, v, m[v], whole), acc[i][v]))
+  } else if (t->load_c) {
+    EACH_VECTOR(acc[i][v] = v_add(tile_load(c + i * ldc, v, m[v], whole), acc[i][v]))
   }
-  UNROLL for (int v = 0; v < NV; v++) {
-    VMASK m = v_mask(t->n - v * V_WIDTH);
-    UNROLL for (int i = 0; i < MR; i++)
-        v_store_mask(t->c + i * t->ldc + v * V_WIDTH, tile_start(t, i, v * V_WIDTH, m, false, acc[i][v]), m);
+  if (whole) {
+    EACH_VECTOR(v_store(c + i * ldc + v * V_WIDTH, acc[i][v]))
+  } else {
+    EACH_VECTOR(v_store_mask(c + i * ldc + v * V_WIDTH, acc[i][v], m[v]))
   }
 }
 
