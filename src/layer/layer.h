@@ -142,6 +142,10 @@ bool crn_build_search(const crn_build *b, const crn_layer *l); /* net (or extra 
 bool crn_build_eval(const crn_build *b, const crn_layer *l);   /* losses are computed */
 bool crn_layer_in_loop(const crn_layer *l);                    /* runs once per step */
 const crn_dim *crn_loop_dim(const crn_layer *l);              /* time dim of the loop around it, NULL outside */
+bool crn_layer_moved_out(const crn_layer *l); /* of the loop around it: runs once, on all frames */
+/* Parse an options dict inside of a layer dict (unit_opts, …); what: put before messages. */
+crn_status crn_options_check_dict(crn_build *b, const crn_layer *l, const crn_value *dict, const crn_opt *opts, void *cfg,
+                                  const char *what, const char *const *also_known);
 
 /* Fail naming network path, layer and class: "layer 'x' (linear): …". */
 crn_status crn_layer_fail(crn_build *b, const crn_layer *l, crn_status code, const char *fmt, ...) CRN_PRINTF(4, 5);

@@ -22,6 +22,7 @@ bool crn_build_search(const crn_build *b, const crn_layer *l) { return (void)b, 
 bool crn_build_eval(const crn_build *b, const crn_layer *l) { return (void)b, l->scope->eval; }
 const crn_dim *crn_loop_dim(const crn_layer *l) { return l->scope->loop ? l->scope->loop->time_dim : NULL; }
 bool crn_layer_in_loop(const crn_layer *l) { return l->body->loop != NULL; }
+bool crn_layer_moved_out(const crn_layer *l) { return l->scope->loop && l->body != &l->scope->loop->body; }
 
 crn_status crn_layer_fail(crn_build *b, const crn_layer *l, crn_status code, const char *fmt, ...) {
   va_list ap;

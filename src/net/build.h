@@ -33,8 +33,6 @@ crn_status crn_layer_add_edge(crn_build *b, crn_layer *l, crn_layer *to, crn_edg
 /* options.c */
 crn_status crn_options_parse(crn_build *b, crn_layer *l);      /* plain options, before references */
 crn_status crn_options_refs(crn_build *b, crn_layer *l);       /* options that name layers, and sources */
-crn_status crn_options_check_dict(crn_build *b, const crn_layer *l, const crn_value *dict, const crn_opt *opts, void *cfg,
-                                  const char *what, const char *const *also_known);
 
 /* build.c */
 crn_status crn_build_refs(crn_build *b); /* until nothing is pending */

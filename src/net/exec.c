@@ -409,6 +409,7 @@ const crn_data *crn_state_in(crn_exec *x, crn_layer *l, int i) {
   if (s->before[i]) return crn_beam_move(x, s->before[i], s->out->beam);
   crn_data *d = crn_data_new(r, &l->states[i].t, NULL);
   if (!d) return NULL;
+  d->beam = s->out->beam;
   if (l->desc->state_init) {
     if (l->desc->state_init(x, l, i, d) != CRN_OK || !d->v) return NULL;
   } else {
@@ -450,6 +451,7 @@ const crn_data *crn_state_of(crn_exec *x, crn_layer *l, crn_layer *of, int i) {
     crn_data *stand_in = crn_data_new(&x->run, &owner->out, NULL);
     if (!d || !stand_in) return NULL;
     if (!s->out) s->out = stand_in;
+    d->beam = s->out->beam;
     if (owner->desc->state_init) {
       if (owner->desc->state_init(x, owner, i, d) != CRN_OK) return NULL;
     } else {

@@ -44,6 +44,7 @@ crn_data *crn_initial_output(crn_exec *x, crn_layer *l, crn_layer *init_layer, c
     crn_data *d = crn_data_new(&x->run, &l->states[i].t, NULL), *stand_in = crn_data_new(&x->run, &l->out, NULL);
     if (!d || !stand_in) return NULL;
     if (!s->out) s->out = stand_in;
+    d->beam = s->out->beam;
     if (l->desc->state_init(x, l, i, d) != CRN_OK || !d->v) return NULL;
     d->t = *t;
     return d;

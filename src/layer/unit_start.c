@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Initial states of units (recurrent.md, "Initial states"): numbers, words, variables, layers; one for all or one each.
+ */
+#include <string.h>
+
+#include "layer/unit.h"
+
+static crn_status one_start(crn_build *b, crn_layer *l, const crn_value *v, crn_start *s) {
+  static const char *const words[] = {"zeros", "ones", "var"};
+  double f;
+  *s = (crn_start){.kind = CRN_START_ZEROS};
+  if (crn_v_is_none(v)) return CRN_OK;
+  if (crn_v_is_number(v) && crn_v_to_float(v, &f)) {
+    if (f != 0 && f != 1) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': of numbers only 0 and 1 are allowed, got %g", f);
+    s->kind = f != 0 ? CRN_START_ONES : CRN_START_ZEROS;
+    return CRN_OK;
+  }
+  const char *name = crn_v_cstr(v);
+  if (!name)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': expected a number, a word or a layer name, got %s",
+                          crn_v_kind_name(v));
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(name, words[i])) {
+      s->kind = (crn_start_kind)i;
+      return CRN_OK;
+    }
+  if (!strncmp(name, "keep_over_epoch", 15) || !strcmp(name, "placeholder"))
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'initial_state': '%s'", name);
+  s->kind = CRN_START_LAYER;
+  return crn_layer_ref(b, l, name, CRN_EDGE_DATA, "initial_state", &s->layer);
+}
+
+static crn_status start_of_dict(crn_build *b, crn_layer *l, crn_unit *u, const crn_value *v) {
+  const char *const *names = u->desc->states;
+  if (u->n_states < 2)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': a dict is for units with several states, but %s has one",
+                          u->desc->name);
+  for (size_t i = 0; i < v->u.dict.n; i++) {
+    const char *key = crn_v_cstr(v->u.dict.keys[i]);
+    bool known = false;
+    for (int k = 0; k < u->n_states; k++) known |= key && !strcmp(key, names[k]);
+    if (!known)
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': unknown key '%s'; unit %s needs exactly '%s' and '%s'",
+                            key ? key : "?", u->desc->name, names[0], names[1]);
+  }
+  for (int k = 0; k < u->n_states; k++) {
+    const crn_value *item = crn_v_get(v, names[k]);
+    if (!item)
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': key '%s' is missing; unit %s needs exactly '%s' and '%s'",
+                            names[k], u->desc->name, names[0], names[1]);
+    CRN_TRY(one_start(b, l, item, &u->start[k]));
+  }
+  return CRN_OK;
+}
+
+crn_status crn_unit_start_refs(crn_build *b, crn_layer *l, crn_unit *u) {
+  const crn_value *v = l->common.initial_state;
+  double f;
+  if (crn_v_is_none(v)) return CRN_OK;
+  if (u->desc->flags & CRN_UNIT_NO_INITIAL && !(crn_v_is_number(v) && crn_v_to_float(v, &f) && f == 0))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': unit %s has none; use nativelstm2", u->desc->name);
+  if (crn_v_is_dict(v)) return start_of_dict(b, l, u, v);
+  if (crn_v_is_seq(v)) {
+    if (crn_v_len(v) != (size_t)u->n_states)
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': unit %s has %d states, but %d are given", u->desc->name,
+                            u->n_states, (int)crn_v_len(v));
+    for (int k = 0; k < u->n_states; k++) CRN_TRY(one_start(b, l, crn_v_at(v, (size_t)k), &u->start[k]));
+    return CRN_OK;
+  }
+  for (int k = 0; k < u->n_states; k++) {
+    CRN_TRY(one_start(b, l, v, &u->start[k]));
+    if (u->start[k].kind == CRN_START_LAYER && u->n_states > 1)
+      return crn_layer_fail(b, l, CRN_E_CONFIG,
+                            "option 'initial_state': one layer can't give both states of unit %s; give a dict with '%s' and '%s'",
+                            u->desc->name, u->desc->states[0], u->desc->states[1]);
+  }
+  return CRN_OK;
+}
+
+/* ---- variables ------------------------------------------------------------------------------------------------------ */
+
+/* "initial_c", or "initial_var" of a single state; in loops they are not below "rec". */
+static const char *var_name(crn_arena *a, const crn_layer *l, const crn_unit *u, int k) {
+  const char *below = crn_loop_dim(l) || crn_v_is_str(l->common.name_scope) ? "" : "rec/";
+  return crn_arena_printf(a, "%sinitial_%s", below, u->n_states > 1 ? u->desc->states[k] : "var");
+}
+
+crn_status crn_unit_start_params(crn_build *b, crn_layer *l, const crn_unit *u) {
+  for (int k = 0; k < u->n_states; k++) {
+    if (u->start[k].kind != CRN_START_VAR) continue;
+    crn_param_spec s = {.rank = 1, .shape = {u->n}, .init_default = "0", .dtype = CRN_F32};
+    s.name = var_name(crn_build_arena(b), l, u, k);
+    if (!s.name) return crn_err_memory(crn_build_err(b));
+    CRN_TRY(crn_layer_param(b, l, &s));
+  }
+  return CRN_OK;
+}
+
+/* ---- values --------------------------------------------------------------------------------------------------------- */
+
+/* Size of an axis of the state that no template tells: the source's. */
+static int64_t source_size(crn_exec *x, crn_layer *l, const crn_dim *d) {
+  for (int i = 0; i < l->n_src; i++) {
+    const crn_data *in = crn_source(x, l, i);
+    const int axis = in ? crn_tmpl_find(&in->t, d) : -1;
+    if (axis >= 0) return in->v->shape[axis];
+  }
+  (void)crn_exec_fail(x, l, "size of axis '%s' of the initial state is not known", d->name);
+  return -1;
+}
+
+static const crn_data *last_state(crn_exec *x, crn_layer *l, crn_layer *of) {
+  crn_layer *owner = crn_state_owner(of);
+  if (owner->n_states == 0) return crn_value_of(x, l, of);
+  crn_run *r = crn_exec_run(x);
+  crn_tensor *parts[16];
+  const crn_data *d = NULL;
+  for (int i = 0; i < owner->n_states && i < 16; i++) {
+    if (!(d = crn_state_of(x, l, of, i))) return NULL;
+    parts[i] = d->v;
+  }
+  if (owner->n_states == 1 || owner->n_states > 16) return d;
+  crn_data *c = crn_data_copy(r, d);
+  if (c) c->v = crn_concat(r, owner->n_states, parts, d->t.n - 1);
+  return c && c->v ? c : NULL;
+}
+
+static crn_tensor *from_layer(crn_exec *x, crn_layer *l, crn_layer *of, crn_data *out, const int64_t *shape) {
+  crn_run *r = crn_exec_run(x);
+  const crn_data *d = last_state(x, l, of);
+  if (!d || !(d = crn_data_feature_last(r, d))) return NULL;
+  const int n = out->t.n;
+  const int64_t size = d->v->rank ? d->v->shape[d->v->rank - 1] : 0;
+  if (d->t.n < 1 || d->t.sparse || size != shape[n - 1]) {
+    (void)crn_exec_fail(x, l, "option 'initial_state': layer '%s' gives size %lld, but the state has %lld", of->path,
+                        (long long)size, (long long)shape[n - 1]);
+    return NULL;
+  }
+  crn_data c = *d;
+  c.t.dims[c.t.n - 1] = out->t.dims[n - 1];
+  out->beam = d->beam;
+  return crn_broadcast_to(r, crn_data_fit(r, &c, &out->t, crn_exec_version(x), false), n, shape);
+}
+
+crn_status crn_unit_state_init(crn_exec *x, crn_layer *l, int i, crn_data *out) {
+  const crn_unit *u = crn_unit_of(l);
+  crn_run *r = crn_exec_run(x);
+  int64_t shape[CRN_MAX_RANK];
+  for (int k = 0; k < out->t.n; k++) {
+    const crn_dim *d = out->t.dims[k];
+    shape[k] = d->kind == CRN_DIM_BATCH ? crn_batch_size(x, l) : d->size >= 0 ? d->size : source_size(x, l, d);
+    if (crn_run_failed(r)) return r->err->code;
+  }
+  const crn_start *s = &u->start[i];
+  if (s->kind == CRN_START_VAR) {
+    const char *name = var_name(&r->arena, l, u, i);
+    crn_tensor *v = name ? crn_param_get(x, l, name) : NULL;
+    out->v = crn_broadcast_to(r, v, out->t.n, shape);
+  } else if (s->kind == CRN_START_LAYER) {
+    out->v = from_layer(x, l, s->layer, out, shape);
+  } else {
+    out->v = crn_t_full(r, r->real, out->t.n, shape, s->kind == CRN_START_ONES ? 1 : 0);
+  }
+  return out->v ? CRN_OK : r->err->code;
+}
