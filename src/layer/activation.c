@@ -1,55 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations of layers: one function by name, remembered with its argument, so that losses and logarithms are exact.
+ * Activations of layers: one function or an expression, remembered with its argument, so that losses and logarithms are
+ * exact.
  */
 #include "layer/activation.h"
 
 #include <string.h>
 
+#include "tensor/eval.h"
+
 struct crn_act {
-  const char *name;
-  bool softmax, log_softmax;
-  crn_unary_kind kind;
+  crn_activation *fn;
+  const char *name; /* of one function, else NULL */
+  bool softmax;
 };
+
+static crn_status fail_option(crn_build *b, const crn_layer *l, const char *option, crn_status st) {
+  if (st == CRN_OK) return st;
+  (void)crn_err_where(crn_build_err(b), "option '%s'", option);
+  return crn_err_where(crn_build_err(b), "network: layer '%s' (%s)", l->path, l->desc->name);
+}
 
 crn_status crn_act_of(crn_build *b, const crn_layer *l, const crn_value *v, const char *option, crn_act **out) {
   *out = NULL;
   if (crn_v_is_none(v) || (v->kind == CRN_V_BOOL && !v->u.b)) return CRN_OK;
   const char *s = crn_v_cstr(v);
-  if (!s) return crn_layer_fail(b, l, CRN_E_CONFIG, "option '%s': expected the name of an activation, got %s", option, crn_v_kind_name(v));
-  if (!s[0] || !strcmp(s, "none") || !strcmp(s, "identity")) return CRN_OK;
+  if (!s)
+    return v->kind == CRN_V_CALLABLE
+               ? crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option '%s' as a function", option)
+               : crn_layer_fail(b, l, CRN_E_CONFIG, "option '%s': expected the name of an activation, got %s", option, crn_v_kind_name(v));
   crn_act *a = CRN_ARENA_NEW(crn_build_arena(b), crn_act);
   if (!a) return crn_err_memory(crn_build_err(b));
-  a->name = s;
-  a->softmax = !strcmp(s, "softmax");
-  a->log_softmax = !strcmp(s, "log_softmax");
+  CRN_TRY(fail_option(b, l, option, crn_activation_compile(crn_build_arena(b), s, &a->fn, crn_build_err(b))));
+  a->name = crn_activation_name(a->fn);
+  if (a->name && !strcmp(a->name, "identity")) return CRN_OK;
+  a->softmax = a->name && (!strcmp(a->name, "softmax") || !strcmp(a->name, "log_softmax"));
   *out = a;
-  if (a->softmax || a->log_softmax) return CRN_OK;
-  if (crn_unary_from_name(s, &a->kind)) return CRN_OK;
-  return crn_layer_fail(b, l, CRN_E_CONFIG, "option '%s': invalid activation function '%s'", option, s);
+  return CRN_OK;
 }
 
-bool crn_act_is_softmax(const crn_act *a) { return a && (a->softmax || a->log_softmax); }
+bool crn_act_is_softmax(const crn_act *a) { return a && a->softmax; }
 const char *crn_act_name(const crn_act *a) { return a ? a->name : NULL; }
 
 static crn_tensor *over_feature(crn_run *r, const crn_act *a, crn_tensor *v, int axis) {
   int perm[CRN_MAX_RANK], back[CRN_MAX_RANK], k = 0;
-  const bool last = axis < 0 || axis == v->rank - 1;
+  if (axis < 0 || axis == v->rank - 1) return crn_activation_run(r, a->fn, v);
   for (int i = 0; i < v->rank; i++)
     if (i != axis) perm[k++] = i;
-  if (axis >= 0) perm[k] = axis;
-  for (int i = 0; i < v->rank && !last; i++) back[perm[i]] = i;
-  if (!last) v = crn_transpose(r, v, perm);
-  v = a->softmax ? crn_softmax(r, v) : crn_log_softmax(r, v);
-  return last ? v : crn_transpose(r, v, back);
+  perm[k] = axis;
+  for (int i = 0; i < v->rank; i++) back[perm[i]] = i;
+  return crn_transpose(r, crn_activation_run(r, a->fn, crn_transpose(r, v, perm)), back);
+}
+
+crn_status crn_act_apply_opts(crn_exec *x, const crn_act *a, const crn_value *opts, crn_data *d) {
+  crn_run *r = crn_exec_run(x);
+  if (!a || !d->v) return d->v ? CRN_OK : r->err->code;
+  const crn_made made = {.act = d->pre_act, .from = d->pre};
+  crn_tensor *before = d->v;
+  if (a->softmax) d->v = over_feature(r, a, d->v, d->t.feature_axis);
+  else d->v = crn_activation_apply(r, a->fn, d->v, d->pre && d->pre_act ? &made : NULL, opts);
+  d->pre = a->name ? before : NULL;
+  d->pre_act = a->name;
+  return d->v ? CRN_OK : r->err->code;
 }
 
 crn_status crn_act_apply(crn_exec *x, crn_layer *l, const crn_act *a, crn_data *d) {
-  crn_run *r = crn_exec_run(x);
   (void)l;
-  if (!a || !d->v) return d->v ? CRN_OK : r->err->code;
-  d->pre = d->v;
-  d->pre_act = a->name;
-  d->v = crn_act_is_softmax(a) ? over_feature(r, a, d->v, d->t.feature_axis) : crn_unary(r, a->kind, d->v);
-  return d->v ? CRN_OK : r->err->code;
+  d->pre = NULL;
+  d->pre_act = NULL;
+  return crn_act_apply_opts(x, a, NULL, d);
 }

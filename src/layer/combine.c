@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "layer/activation.h"
+#include "layer/eval.h"
 
 typedef struct combine_cfg {
   const char *kind;
@@ -15,6 +16,7 @@ typedef struct combine_cfg {
   crn_act *act;
   crn_binary_kind op;
   bool average;
+  crn_layer_eval *code; /* kind eval */
 } combine_cfg;
 
 #define OFF(f) offsetof(combine_cfg, f)
@@ -28,19 +30,9 @@ static const crn_opt combine_opts[] = {
     {.name = "allow_broadcast_all_sources", .type = CRN_OPT_BOOL, .offset = OFF(allow_broadcast), .dflt = "False", .none_ok = true, .doc = "no source needs to have all axes"},
     CRN_OPT_END};
 
-/* Lengths and beams of a united result come from whichever source has the axis. */
-static void unite_lengths(const crn_data *d, crn_data *out, int version) {
-  int map[CRN_MAX_RANK];
-  crn_err ignore = {0};
-  if (crn_tmpl_match(&d->t, &out->t, version, map, &ignore) == CRN_OK)
-    for (int k = 0; k < out->t.n; k++)
-      if (map[k] >= 0 && d->len[map[k]] && !out->len[k]) out->len[k] = d->len[map[k]];
-  crn_err_clear(&ignore);
-}
-
 static crn_tensor *fitted(crn_exec *x, const crn_data *d, crn_data *out) {
   if (!d) return NULL;
-  unite_lengths(d, out, crn_exec_version(x));
+  crn_take_lengths(x, d, out);
   return crn_data_fit(crn_exec_run(x), d, &out->t, crn_exec_version(x), false);
 }
 
@@ -72,8 +64,9 @@ static bool gives_bool(crn_binary_kind k) { return k >= CRN_B_EQUAL && k <= CRN_
 static crn_status combine_infer(crn_build *b, crn_layer *l) {
   combine_cfg *c = l->cfg;
   bool known;
-  if (!strcmp(c->kind, "eval")) return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: kind 'eval'");
-  if (!kind_of(c)) {
+  const bool eval = !c->kind || !strcmp(c->kind, "eval");
+  if (eval) CRN_TRY(crn_layer_eval_of(b, l, c->eval, c->eval_locals, &c->code));
+  else if (!kind_of(c)) {
     const char *names[CRN_N_BINARY];
     for (int i = 0; i < CRN_N_BINARY; i++) names[i] = crn_binary_name((crn_binary_kind)i);
     const char *near = crn_nearest(c->kind, names, CRN_N_BINARY);
@@ -83,12 +76,12 @@ static crn_status combine_infer(crn_build *b, crn_layer *l) {
   CRN_TRY(crn_united_tmpl(b, l, c->allow_broadcast > 0, &l->out, &known));
   l->out_known = known;
   if (!known) return CRN_OK;
-  for (int i = 0; i < l->n_src; i++) {
+  for (int i = 0; i < l->n_src && !eval; i++) {
     const crn_tmpl *s = crn_source_tmpl(l, i);
     if (s && s->dtype != l->out.dtype)
       return crn_layer_fail(b, l, CRN_E_CONFIG, "sources have different types: '%s' is %s, but %s is needed", l->src[i]->path, crn_dtype_name(s->dtype), crn_dtype_name(l->out.dtype));
   }
-  if (l->n_src > 1 && gives_bool(c->op) && l->out.dtype != CRN_BOOL)
+  if (!eval && l->n_src > 1 && gives_bool(c->op) && l->out.dtype != CRN_BOOL)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'kind': '%s' gives bool, but the sources are %s; use the compare layer", c->kind, crn_dtype_name(l->out.dtype));
   return crn_apply_out_type(b, l, &l->out);
 }
@@ -104,13 +97,14 @@ static crn_status combine_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const combine_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
   crn_tensor *v = NULL;
-  for (int i = 0; i < l->n_src; i++) {
+  if (c->code) CRN_TRY(crn_layer_eval_run(x, l, c->code, out));
+  for (int i = 0; i < l->n_src && !c->code; i++) {
     crn_tensor *s = fitted(x, crn_source(x, l, i), out);
     v = i == 0 ? s : crn_binary(r, c->op, v, s);
     if (!v) return r->err->code;
   }
   if (c->average && l->n_src > 1) v = crn_scale(r, v, 1.0 / l->n_src);
-  out->v = widen(x, l, v, &out->t);
+  if (!c->code) out->v = widen(x, l, v, &out->t);
   if (c->with_bias) {
     int64_t shape[CRN_MAX_RANK];
     crn_tensor *bias = crn_param_get(x, l, "b");
@@ -119,6 +113,15 @@ static crn_status combine_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   }
   return crn_act_apply(x, l, c->act, out);
 }
+
+static const crn_opt eval_opts[] = {
+    {.name = "eval", .type = CRN_OPT_VALUE, .offset = OFF(eval), .doc = "expression over source(i)"},
+    {.name = "eval_locals", .type = CRN_OPT_VALUE, .offset = OFF(eval_locals), .dflt = "None", .doc = "names of the expression"},
+    {.name = "activation", .type = CRN_OPT_VALUE, .offset = OFF(activation), .dflt = "None", .doc = "applied afterwards"},
+    {.name = "with_bias", .type = CRN_OPT_BOOL, .offset = OFF(with_bias), .dflt = "False", .doc = "add a bias before the activation"},
+    {.name = "eval_for_output_loss", .type = CRN_OPT_BOOL, .offset = OFF(eval_for_output_loss), .dflt = "False", .doc = "combine the sources' losses too"},
+    {.name = "allow_broadcast_all_sources", .type = CRN_OPT_BOOL, .offset = OFF(allow_broadcast), .dflt = "False", .none_ok = true, .doc = "no source needs to have all axes"},
+    CRN_OPT_END};
 
 /* ---- compare -------------------------------------------------------------------------------------------------------- */
 
@@ -252,6 +255,8 @@ static crn_status switch_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 
 const crn_layer_desc crn_family_combine[] = {
     {.name = "combine", .doc = "Joins sources by an operation, from left to right.", .opts = combine_opts, .cfg_size = sizeof(combine_cfg), .flags = CRN_L_MANY_INPUTS,
+     .infer = combine_infer, .params = combine_params, .forward = combine_forward},
+    {.name = "eval", .doc = "Computes an expression.", .opts = eval_opts, .cfg_size = sizeof(combine_cfg), .flags = CRN_L_MANY_INPUTS,
      .infer = combine_infer, .params = combine_params, .forward = combine_forward},
     {.name = "compare", .doc = "Compares sources, and a number, in a chain.", .opts = compare_opts, .cfg_size = sizeof(combine_cfg), .flags = CRN_L_MANY_INPUTS,
      .infer = compare_infer, .forward = compare_forward},

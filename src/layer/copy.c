@@ -94,10 +94,8 @@ static crn_status activation_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const crn_tmpl t = l->out;
   *out = *in;
   out->t = t;
-  out->pre = NULL;
-  out->pre_act = NULL;
   out->output_loss = NULL;
-  return crn_act_apply(x, l, c->act, out);
+  return crn_act_apply_opts(x, c->act, c->opts, out);
 }
 
 const crn_layer_desc crn_family_copy[] = {

@@ -199,6 +199,7 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
 crn_run *crn_exec_run(crn_exec *x);
 const crn_value *crn_exec_config(const crn_exec *x, const char *key); /* config key, NULL if absent */
 int crn_exec_version(const crn_exec *x);
+int64_t crn_exec_global_step(const crn_exec *x); /* optimiser steps so far, at the step's start */
 bool crn_exec_train(const crn_exec *x); /* train flag */
 crn_status crn_exec_fail(crn_exec *x, const crn_layer *l, const char *fmt, ...) CRN_PRINTF(3, 4);
 /* Value of a referenced layer, brought to this layer's beams. NULL: failed (recorded). */

@@ -14,6 +14,7 @@
 crn_run *crn_exec_run(crn_exec *x) { return &x->run; }
 const crn_value *crn_exec_config(const crn_exec *x, const char *key) { return crn_v_get(x->net->config, key); }
 int crn_exec_version(const crn_exec *x) { return x->net->version; }
+int64_t crn_exec_global_step(const crn_exec *x) { return x->net->store->global_step; }
 bool crn_exec_train(const crn_exec *x) { return x->run.train; }
 crn_slot *crn_exec_slot(const crn_exec *x, const crn_layer *l) { return &x->slots[l->index]; }
 crn_loop_run *crn_exec_loop(const crn_exec *x, const crn_loop *loop) { return &x->loops[loop->body.index]; }
