@@ -46,15 +46,22 @@ static inline conv_place conv_place_of(const conv_geometry *g, int64_t position)
   return p;
 }
 
-/* Index of the input place (b, i0, i1, i2) of a tap, -1 in the padding. */
-static inline int64_t conv_input_place(const conv_geometry *g, const conv_place *p, int64_t tap) {
-  int64_t at[3];
-  for (int i = 2; i >= 0; i--) {
-    at[i] = p->start[i] + tap % g->k[i] * g->dilation[i];
-    tap /= g->k[i];
-    if (at[i] < 0 || at[i] >= g->in[i]) return -1;
-  }
-  return ((p->b * g->in[0] + at[0]) * g->in[1] + at[1]) * g->in[2] + at[2];
+/* Taps [lo, hi) of the last axis that lie inside the array. */
+static inline void conv_inside(const conv_geometry *g, const conv_place *p, int64_t *lo, int64_t *hi) {
+  int64_t start = p->start[2], d = g->dilation[2],
+          room = g->in[2] - start; /* tap k is inside if 0 <= start + k*d < in */
+  *lo = start >= 0 ? 0 : (d == 1 ? -start : (-start + d - 1) / d);
+  *hi = room <= 0 ? 0 : (d == 1 ? room : (room + d - 1) / d);
+  if (*hi > g->k[2]) *hi = g->k[2];
+  if (*lo > *hi) *lo = *hi;
+}
+
+/* A window is k[0]*k[1] lines of k[2] taps. Input place of tap 0 of a line (perhaps outside itself, see conv_inside);
+ * false: the whole line is in the padding. Tap k is k*dilation[2] places further. */
+static inline bool conv_line(const conv_geometry *g, const conv_place *p, int64_t k0, int64_t k1, int64_t *place) {
+  int64_t i0 = p->start[0] + k0 * g->dilation[0], i1 = p->start[1] + k1 * g->dilation[1];
+  *place = ((p->b * g->in[0] + i0) * g->in[1] + i1) * g->in[2] + p->start[2];
+  return i0 >= 0 && i0 < g->in[0] && i1 >= 0 && i1 < g->in[1];
 }
 
 #endif

@@ -27,11 +27,11 @@ void crn_ctc_topology(ctc_paths *p, int64_t S, const int32_t *labels, bool loop,
 
 static double max2(double a, double b) { return a > b ? a : b; }
 
-static double log_add3(double a, double b, double c) {
-  double m = max2(max2(a, b), c);
-  if (!(m > -INFINITY)) return m;
-  if (m == INFINITY) return m;
-  return m + log(exp(a - m) + exp(b - m) + exp(c - m));
+/* log(exp(a) + exp(b)); NaN stays NaN */
+static double log_add(double a, double b) {
+  double m = max2(a, b), d = a > b ? b - a : a - b;
+  if (!(m > -INFINITY)) return a + b;
+  return d <= -40 ? m : m + log1p(exp(d)); /* exp(-40) is below the last bit of 1 */
 }
 
 /* States that a path can be in after t frames: reachable from the start, and the end reachable in the rest. */
@@ -44,8 +44,27 @@ static void live_states(const ctc_paths *p, int64_t t, int64_t *begin, int64_t *
 
 static double end_score(const ctc_paths *p, const double *last) {
   double s = last[p->n_states - 1];
-  if (p->loop && p->n_states > 1) s = log_add3(s, last[p->n_states - 2], -INFINITY);
+  if (p->loop && p->n_states > 1) s = log_add(s, last[p->n_states - 2]);
   return s;
+}
+
+/* With label loop a state tells the symbol: share of being in each state after the frame. */
+static void state_shares(const ctc_paths *p, const double *alpha, const double *beta, double total, double *share) {
+  for (int64_t i = 0; i < p->n_states; i++) {
+    double s = alpha[i] + beta[i] - total;
+    if (s > -100) share[p->self[i]] += exp(s);
+  }
+}
+
+/* Without, the step does: alpha before the frame, beta after it. */
+static void step_shares(const ctc_paths *p, const double *alpha, const double *emit, const double *beta, double total,
+                        double *share) {
+  for (int64_t i = 0; i < p->n_states; i++) {
+    double stay = alpha[i] + emit[p->self[i]] + beta[i] - total;
+    double step = i > 0 ? alpha[i - 1] + emit[p->next[i]] + beta[i] - total : -INFINITY;
+    if (stay > -100) share[p->self[i]] += exp(stay);
+    if (step > -100) share[p->next[i]] += exp(step);
+  }
 }
 
 double crn_ctc_sum(const ctc_paths *p, double *work, double *q) {
@@ -59,7 +78,8 @@ double crn_ctc_sum(const ctc_paths *p, double *work, double *q) {
     live_states(p, t + 1, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
       double stay = from[i] + emit[p->self[i]], step = i > 0 ? from[i - 1] + emit[p->next[i]] : -INFINITY;
-      to[i] = log_add3(stay, step, p->skip[i] ? from[i - 2] + emit[p->next[i]] : -INFINITY);
+      to[i] = log_add(stay, step);
+      if (p->skip[i]) to[i] = log_add(to[i], from[i - 2] + emit[p->next[i]]);
     }
   }
   double total = end_score(p, work + p->T * N);
@@ -69,16 +89,14 @@ double crn_ctc_sum(const ctc_paths *p, double *work, double *q) {
   for (int64_t i = 0; i < N; i++) next_beta[i] = i == N - 1 || (p->loop && i == N - 2) ? 0 : -INFINITY;
   for (int64_t t = p->T - 1; t >= 0; t--) {
     const double *alpha = work + t * N, *emit = p->emit + t * M;
-    double *share = q + t * M;
+    if (p->loop)
+      state_shares(p, alpha + N, next_beta, total, q + t * M);
+    else
+      step_shares(p, alpha, emit, next_beta, total, q + t * M);
     for (int64_t i = 0; i < N; i++) {
-      double stay = next_beta[i] + emit[p->self[i]], step = -INFINITY, skip = -INFINITY;
-      if (i + 1 < N) step = next_beta[i + 1] + emit[p->next[i + 1]];
-      if (i + 2 < N && p->skip[i + 2]) skip = next_beta[i + 2] + emit[p->next[i + 2]];
-      beta[i] = log_add3(stay, step, skip);
-      if (!(alpha[i] + beta[i] > -INFINITY)) continue;
-      share[p->self[i]] += exp(alpha[i] + stay - total);
-      if (step > -INFINITY) share[p->next[i + 1]] += exp(alpha[i] + step - total);
-      if (skip > -INFINITY) share[p->next[i + 2]] += exp(alpha[i] + skip - total);
+      beta[i] = next_beta[i] + emit[p->self[i]];
+      if (i + 1 < N) beta[i] = log_add(beta[i], next_beta[i + 1] + emit[p->next[i + 1]]);
+      if (i + 2 < N && p->skip[i + 2]) beta[i] = log_add(beta[i], next_beta[i + 2] + emit[p->next[i + 2]]);
     }
     double *swap = beta;
     beta = next_beta;

@@ -13,9 +13,9 @@
 #include "tensor/tensor.h"
 
 #define LSTM_MAX_X 4 /* inputs that are read as one, side by side */
-#define LSTM_GROUP_ROWS                                                                                                \
-  64 /* frames whose input product is done at once, at least: enough to use the product's speed,                       \
-        few enough that their gates are still in the cache when their step comes */
+/* Frames whose input product is done at once, at least: enough to use the product's speed, few enough that their gates
+ * are still in the cache when their step comes. */
+#define LSTM_GROUP_ROWS 64
 
 /* Inputs of the operation: x instead of z when w is there. */
 enum { LSTM_RE, LSTM_Z, LSTM_LENS, LSTM_H0, LSTM_C0, LSTM_W, LSTM_BIAS, LSTM_X1, LSTM_N_IN = LSTM_X1 + LSTM_MAX_X - 1 };

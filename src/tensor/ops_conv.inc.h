@@ -3,22 +3,35 @@
  * Convolution by laid-out windows; included by ops_conv.c once per number type.
  */
 
+/* One line of taps of a row: zeros in the padding, else copies; as few calls as possible. */
+static void RNAME(lay_out_line)(const conv_geometry *g, const R *x, bool inside, int64_t place, int64_t lo, int64_t hi,
+                                R *to) {
+  int64_t n = g->group_in;
+  if (!inside) lo = hi = 0;
+  memset(to, 0, (size_t)(lo * n) * sizeof(R));
+  memset(to + hi * n, 0, (size_t)((g->k[2] - hi) * n) * sizeof(R));
+  if (g->dilation[2] == 1 && g->groups == 1) {
+    memcpy(to + lo * n, x + (place + lo) * g->C, (size_t)((hi - lo) * n) * sizeof(R));
+    return;
+  }
+  for (int64_t k = lo; k < hi; k++) memcpy(to + k * n, x + (place + k * g->dilation[2]) * g->C, (size_t)n * sizeof(R));
+}
+
 /* Lay out the windows of rows [begin, end) of the job: row = [taps, group_in]. */
 static void RNAME(lay_out_rows)(void *arg, int64_t begin, int64_t end) {
   const conv_job *j = arg;
   const conv_geometry *g = &j->g;
   const R *x = (const R *)j->x + j->group * g->group_in;
-  size_t run = (size_t)g->group_in * sizeof(R);
   for (int64_t row = begin; row < end; row++) {
     conv_place p = conv_place_of(g, j->row0 + row);
     R *to = (R *)j->rows + row * g->K;
-    for (int64_t tap = 0; tap < g->taps; tap++, to += g->group_in) {
-      int64_t at = conv_input_place(g, &p, tap);
-      if (at < 0)
-        memset(to, 0, run);
-      else
-        memcpy(to, x + at * g->C, run);
-    }
+    int64_t lo, hi, place;
+    conv_inside(g, &p, &lo, &hi);
+    for (int64_t k0 = 0; k0 < g->k[0]; k0++)
+      for (int64_t k1 = 0; k1 < g->k[1]; k1++, to += g->k[2] * g->group_in) {
+        bool inside = conv_line(g, &p, k0, k1, &place);
+        RNAME(lay_out_line)(g, x, inside, place, lo, hi, to);
+      }
   }
 }
 
@@ -26,17 +39,25 @@ static void RNAME(lay_out_rows)(void *arg, int64_t begin, int64_t end) {
 static void RNAME(add_rows_back)(void *arg, int64_t begin, int64_t end) {
   const conv_job *j = arg;
   const conv_geometry *g = &j->g;
-  int64_t c0 = begin * CHANNEL_BLOCK, n = end * CHANNEL_BLOCK < g->group_in ? (end - begin) * CHANNEL_BLOCK : 0;
-  if (n == 0) n = g->group_in - c0;
+  int64_t c0 = begin * CHANNEL_BLOCK, c1 = end * CHANNEL_BLOCK < g->group_in ? end * CHANNEL_BLOCK : g->group_in;
   R *d_x = (R *)j->to + j->group * g->group_in + c0;
-  const CRN_K(crn_kernels) *k = KERNELS(j->run);
+  bool whole = c1 - c0 == g->C && g->dilation[2] == 1; /* a line's places are one run of numbers */
+  const CRN_K(crn_kernels) *ker = KERNELS(j->run);
   for (int64_t row = 0; row < j->n_rows; row++) {
     conv_place p = conv_place_of(g, j->row0 + row);
     const R *from = (const R *)j->rows + row * g->K + c0;
-    for (int64_t tap = 0; tap < g->taps; tap++, from += g->group_in) {
-      int64_t at = conv_input_place(g, &p, tap);
-      if (at >= 0) k->add(n, d_x + at * g->C, from, d_x + at * g->C);
-    }
+    int64_t lo, hi, place;
+    conv_inside(g, &p, &lo, &hi);
+    for (int64_t k0 = 0; k0 < g->k[0]; k0++)
+      for (int64_t k1 = 0; k1 < g->k[1]; k1++, from += g->k[2] * g->group_in) {
+        if (!conv_line(g, &p, k0, k1, &place)) continue;
+        R *to = d_x + place * g->C;
+        if (whole) ker->add((hi - lo) * g->C, to + lo * g->C, from + lo * g->C, to + lo * g->C);
+        for (int64_t k = lo; !whole && k < hi; k++) {
+          R *at = to + k * g->dilation[2] * g->C;
+          ker->add(c1 - c0, at, from + k * g->group_in, at);
+        }
+      }
   }
 }
 

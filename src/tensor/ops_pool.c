@@ -16,8 +16,8 @@ typedef struct pool_job {
   conv_geometry g;
   bool max;
   const void *x, *y, *dy;
-  void *to;       /* y or d_x */
-  uint8_t *found; /* [C] backward of max: the channel's largest was met */
+  void *to;   /* y or d_x */
+  void *left; /* [C] backward of max: gradient that has found no place yet */
 } pool_job;
 
 #include "tensor/real_f32.inc.h"
@@ -66,8 +66,8 @@ static crn_status pool_grad(crn_run *r, crn_node *n) {
   if (!j.to) return CRN_OK;
   j.x = crn_t_data(n->in[0]);
   j.y = crn_t_data(n->out[0]);
-  j.found = crn_scratch(r, (size_t)j.g.C);
-  if (!j.found) return crn_err_memory(r->err);
+  j.left = crn_scratch(r, (size_t)j.g.C * crn_dtype_bytes(n->in[0]->dtype));
+  if (!j.left) return crn_err_memory(r->err);
   crn_split_run(r->threads, j.g.C, CHANNEL_BLOCK, CRN_BY_REAL(n->in[0]->dtype, pool_channels_back), &j);
   return CRN_OK;
 }
