@@ -183,6 +183,11 @@ crn_status crn_dataset_has_seq(crn_dataset *ds, int64_t i, bool *yes, crn_err *e
   return CRN_OK;
 }
 
+/* What a class's length and read are given. */
+static int64_t index_for_class(const crn_dataset *ds, int64_t i) {
+  return ds->cls->by_position ? i : crn_dataset_corpus_index(ds, i);
+}
+
 static crn_status check_index(crn_dataset *ds, int64_t i, crn_err *err) {
   bool yes;
   CRN_TRY(crn_dataset_has_seq(ds, i, &yes, err));
@@ -202,7 +207,7 @@ crn_status crn_dataset_length(crn_dataset *ds, int64_t i, size_t key, int64_t *l
     *length = 1;
     return CRN_OK;
   }
-  return ds->cls->length(ds, crn_dataset_corpus_index(ds, i), key, length, err);
+  return ds->cls->length(ds, index_for_class(ds, i), key, length, err);
 }
 
 crn_status crn_dataset_read(crn_dataset *ds, int64_t i, size_t key, int64_t start, int64_t end, crn_array *out,
@@ -215,7 +220,7 @@ crn_status crn_dataset_read(crn_dataset *ds, int64_t i, size_t key, int64_t star
   if (has_time && (start < 0 || start > end || end > len))
     return crn_dataset_fail(ds, err, CRN_E_STATE, "key '%s': frames %lld to %lld of %lld were asked for", k->name,
                             (long long)start, (long long)end, (long long)len);
-  return ds->cls->read(ds, crn_dataset_corpus_index(ds, i), key, has_time ? start : 0, has_time ? end : 1, out, err);
+  return ds->cls->read(ds, index_for_class(ds, i), key, has_time ? start : 0, has_time ? end : 1, out, err);
 }
 
 crn_status crn_dataset_total_frames(crn_dataset *ds, size_t key, int64_t *frames, crn_err *err) {

@@ -9,7 +9,6 @@
 #define KNOWN_ONLY(id, text) static const crn_dataset_class id = {.name = #id, .doc = text}
 
 KNOWN_ONLY(ExternSprintDataset, "Reads sequences from an external RASR process.");
-KNOWN_ONLY(MetaDataset, "Joins several datasets that describe the same sequences.");
 KNOWN_ONLY(CombinedDataset, "Unites datasets of different sequences.");
 KNOWN_ONLY(ConcatDataset, "Puts datasets one after the other.");
 KNOWN_ONLY(ConcatSeqsDataset, "Joins several sequences into one.");
@@ -52,7 +51,7 @@ static const crn_dataset_class *const all[] = {
     &crn_base_dataset,
     &crn_dummy_dataset,
     &ExternSprintDataset,
-    &MetaDataset,
+    &crn_meta_dataset,
     &CombinedDataset,
     &ConcatDataset,
     &ConcatSeqsDataset,

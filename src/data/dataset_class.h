@@ -51,6 +51,7 @@ struct crn_dataset_class {
   crn_status (*make_order)(crn_dataset *ds, const crn_seq_list *list, crn_err *err);
   /* Sequences found while reading: whether there is an i-th; NULL: i < n_order. */
   crn_status (*has_seq)(crn_dataset *ds, int64_t i, bool *yes, crn_err *err);
+  bool by_position;       /* length and read take the sorted index instead of the corpus index */
   bool sorted_is_default; /* "sorted" quietly means "default" */
   bool no_corpus_index;   /* sorted indices can't be mapped to the corpus */
 };

@@ -14,6 +14,7 @@ extern const crn_dataset_class crn_copy_dataset;
 extern const crn_dataset_class crn_xml_dataset;
 extern const crn_dataset_class crn_base_dataset;
 extern const crn_dataset_class crn_dummy_dataset;
-extern const crn_dataset_class crn_lm_dataset; /* lm_dataset.c */
+extern const crn_dataset_class crn_lm_dataset;   /* lm_dataset.c */
+extern const crn_dataset_class crn_meta_dataset; /* meta_dataset.c */
 
 #endif
