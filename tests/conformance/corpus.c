@@ -266,6 +266,8 @@ static void run_network(report *r, const void *arg) {
   bool any = false;
   if (crn_v_read_json(&arena, job->path, &root, &err) != CRN_OK)
     rep_status(r, "reading", &err);
+  else if (crn_v_is_none(crn_v_get(root, "config")))
+    rep_skip(r, "there is no config");
   else {
     if (crn_v_truth(crn_v_get(crn_v_get(root, "train"), "ok")))
       any = true, build_and_compare(r, root, "train", (crn_net_mode){.train = true, .eval = true});
