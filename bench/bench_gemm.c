@@ -4,7 +4,9 @@
  * next to the peak that a loop of multiply-adds in registers reaches. Process CPU clock, best of several runs.
  * Usage: bench_gemm [table [shape]], e.g. bench_gemm v4 16x512
  */
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@ static double now_s(void) {
 
 #define PEAK_ROUNDS 20000000
 
+#if defined(__x86_64__)
 /* Eight independent sums: enough for two units of latency four. */
 #define EIGHT(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
@@ -57,6 +60,17 @@ __attribute__((target("avx2,fma"))) static double peak_v3(void) {
   t = now_s() - t;
   EIGHT(USE)
   return PEAK_ROUNDS * 8.0 * 16 / t * 1e-9;
+}
+#endif
+
+/* GFLOP/s of multiply-adds in registers, 0 = not measured */
+static double peak_of(const crn_kernels *k) {
+#if defined(__x86_64__)
+  if (strcmp(k->name, "v4") == 0) return peak_v4();
+  if (strcmp(k->name, "v3") == 0) return peak_v3();
+#endif
+  (void)k;
+  return 0;
 }
 
 typedef struct shape {
@@ -216,7 +230,7 @@ int main(int argc, char **argv) {
     const crn_kernels *k = crn_kernels_nth(i);
     if (!k) return 0;
     if (argc > 1 ? strcmp(argv[1], k->name) != 0 : strcmp(k->name, "reference") == 0) continue;
-    double peak = strcmp(k->name, "v4") == 0 ? peak_v4() : strcmp(k->name, "v3") == 0 ? peak_v3() : 0;
+    double peak = peak_of(k);
     printf("%s: peak %.1f GFLOP/s\n", k->name, peak);
     for (const shape *s = shapes; s->name; s++) {
       if (argc > 2 && !strstr(s->name, argv[2])) continue;
