@@ -377,7 +377,8 @@ static crn_status dot_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   crn_tensor *v[2] = {d[0]->v, d[1]->v};
   for (int i = 0; i < c->n_red && c->use_mask; i++)
     if (d[0]->len[c->red[0][i]] && d[1]->len[c->red[1][i]])
-      for (int s = 0; s < 2; s++) v[s] = crn_mask_fill(r, v[s], crn_data_mask(r, d[s], c->red[s][i]), 0.0);
+      for (int s = 0; s < 2; s++)
+        if (crn_data_can_mask(d[s], c->red[s][i])) v[s] = crn_mask_fill(r, v[s], crn_data_mask(r, d[s], c->red[s][i]), 0.0);
   crn_tensor *a = v[0] ? dot_arrange(x, c, d[0], 0, v[0]) : NULL, *bb = v[1] ? dot_arrange(x, c, d[1], 1, v[1]) : NULL;
   crn_tensor *y = crn_matmul(r, a, false, bb, false);
   if (!y) return r->err->code;

@@ -46,14 +46,18 @@ crn_status crn_body_add(crn_build *b, crn_body *body, crn_layer *l) {
   return CRN_OK;
 }
 
+/* Owners of the nets around come first: they say what "data" means inside. */
+static crn_status layer_refs(crn_build *b, crn_layer *l) {
+  if (l->refs_done) return CRN_OK;
+  if (l->scope->kind == CRN_SCOPE_SUB && l->scope->owner) CRN_TRY(layer_refs(b, l->scope->owner));
+  if (l->refs_done) return CRN_OK;
+  l->refs_done = true;
+  CRN_TRY(crn_options_refs(b, l));
+  return crn_layer_make_losses(b, l);
+}
+
 crn_status crn_build_refs(crn_build *b) {
-  while (b->n_pending > 0) {
-    crn_layer *l = b->pending[--b->n_pending];
-    if (l->refs_done) continue;
-    l->refs_done = true;
-    CRN_TRY(crn_options_refs(b, l));
-    CRN_TRY(crn_layer_make_losses(b, l));
-  }
+  while (b->n_pending > 0) CRN_TRY(layer_refs(b, b->pending[--b->n_pending]));
   return CRN_OK;
 }
 

@@ -72,8 +72,10 @@ static crn_status choice_refs(crn_build *b, crn_layer *l) {
   for (size_t i = 0; i < n_targets && i < 8; i++) {
     const char *name = crn_target_name(b, l, (int)i);
     if (!name) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'target': expected data keys");
-    CRN_TRY(crn_target_layer(b, l, name, &c->target[i]));
     c->n_targets++;
+    const char *key = !strncmp(name, "data:", 5) ? name + 5 : name;
+    if (c->searches && !needs_target && b->net->search && crn_net_extern(b->net, key)) continue; /* only its labels matter */
+    CRN_TRY(crn_target_layer(b, l, name, &c->target[i]));
     if (needs_target) CRN_TRY(crn_layer_add_edge(b, l, c->target[i], CRN_EDGE_DATA, "target"));
   }
   if (!c->searches) return CRN_OK;
@@ -87,12 +89,18 @@ static crn_status choice_refs(crn_build *b, crn_layer *l) {
   return CRN_OK;
 }
 
+/* Template of a target. When searching the target itself isn't computed: its data key says what labels there are. */
 static crn_status target_template(crn_build *b, crn_layer *l, const choice_cfg *c, int i, crn_tmpl *t) {
+  const char *name = crn_target_name(b, l, i);
+  const crn_extern *e = c->searches && name ? crn_net_extern(b->net, !strncmp(name, "data:", 5) ? name + 5 : name) : NULL;
+  if (e) {
+    *t = e->t;
+    return CRN_OK;
+  }
   if (!c->target[i]->out_known) {
     CRN_TRY(crn_build_refs(b));
     CRN_TRY(crn_layer_infer_once(b, c->target[i]));
   }
-  (void)l;
   *t = c->target[i]->out;
   return CRN_OK;
 }

@@ -70,7 +70,10 @@ crn_data *crn_initial_apply_zero(crn_exec *x, crn_layer *l, const crn_tmpl *t) {
   for (int i = 0; i < l->n_src; i++) {
     crn_slot *s = crn_exec_slot(x, l->src[i]);
     saved[i] = s->out;
-    s->out = filled(x, l, &l->src[i]->out, 0);
+    crn_tmpl step = l->src[i]->out;
+    const int axis = l->scope->loop && !l->body->loop ? crn_tmpl_find(&step, l->scope->loop->time_dim) : -1;
+    if (axis >= 0) crn_tmpl_remove(&step, axis);
+    s->out = filled(x, l, &step, 0);
     if (!s->out) return NULL;
   }
   crn_data *before = own->out;

@@ -49,6 +49,13 @@ crn_status crn_loop_make(crn_build *b, crn_layer *rec, const crn_value *unit) {
   return CRN_OK;
 }
 
+/* The part of a name before the first "/". */
+static void head_of(char *head, const char *name) {
+  const size_t n = strcspn(name, "/");
+  memcpy(head, name, n);
+  head[n] = 0;
+}
+
 /* ---- names special to loops ----------------------------------------------------------------------------------------- */
 
 static crn_scope *loop_scope(crn_scope *s) {
@@ -130,8 +137,10 @@ crn_status crn_loop_get(crn_build *b, crn_scope *scope, const char *name, const 
     crn_layer *inner = crn_map_get(&top->twin->layers, name);
     if (!inner && strchr(name, '/') && crn_loop_place(top->loop, crn_arena_strndup(&b->net->arena, name, strcspn(name, "/"))) == CRN_IN_LOOP)
       CRN_TRY(crn_scope_get(b, top->twin, name, asker, option, &inner));
-    const char *unit = inner ? crn_loop_unit_of(top->loop, inner) : NULL;
-    if (inner && unit && crn_loop_place(top->loop, inner->scope == top->twin ? inner->name : unit) == CRN_IN_LOOP)
+    char head[256];
+    if (strcspn(name, "/") >= sizeof(head)) return crn_layer_fail(b, asker, CRN_E_CONFIG, "name too long");
+    head_of(head, name);
+    if (inner && crn_loop_place(top->loop, head) == CRN_IN_LOOP)
       return crn_loop_accum(b, top->loop, inner, out);
   }
   *found = false;
@@ -169,13 +178,6 @@ static crn_status make_source(crn_build *b, crn_loop *loop) {
   for (int i = 1; i < rec->n_src; i++) CRN_TRY(crn_layer_add_edge(b, loop->source, rec->src[i], CRN_EDGE_DATA, "from"));
   CRN_TRY(crn_build_infer(b, loop->source));
   return crn_layer_add_edge(b, rec, loop->source, CRN_EDGE_DATA, "from");
-}
-
-/* The part of a name before the first "/". */
-static void head_of(char *head, const char *name) {
-  const size_t n = strcspn(name, "/");
-  memcpy(head, name, n);
-  head[n] = 0;
 }
 
 typedef struct root_list {

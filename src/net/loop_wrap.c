@@ -62,7 +62,8 @@ static crn_status prev_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     if (loop->carried[i] != l) continue;
     if (!lr->carried[i]) {
       const crn_tmpl t = l->out;
-      lr->carried[i] = crn_initial_output(x, p->of, p->init, &t);
+      const bool moved = p->of->desc == &crn_wrap_slice && p->of->src[0]->scope->kind == CRN_SCOPE_MOVED;
+      lr->carried[i] = crn_initial_output(x, moved ? p->of->src[0] : p->of, p->init, &t);
     }
     return take(x, lr->carried[i], out);
   }

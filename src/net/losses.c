@@ -117,7 +117,8 @@ crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
   if (crn_v_is_none(l->common.loss)) {
     const char *t = crn_v_cstr(l->common.target);
     crn_layer *used;
-    if (t && (l->scope->eval || l->scope->search)) { /* a target makes its key a used one */
+    if (t && (l->scope->eval || l->scope->search) && !(l->scope->loop && b->net->search) &&
+        !(l->desc->flags & CRN_L_TARGET_BY_HAND && l->scope->search)) { /* a target makes its key a used one */
       if (!(l->desc->flags & CRN_L_OWN_SOURCES)) return crn_target_layer(b, l, t, &used);
     }
     return CRN_OK;
@@ -136,7 +137,7 @@ crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
   loss->name = l->path;
   CRN_TRY(loss_options(b, l, opts, loss));
   const char *target = crn_target_name(b, l, 0);
-  if (target && (desc->flags & CRN_LOSS_NEEDS_TARGET || !crn_v_is_none(l->common.target)) && l->scope->eval) {
+  if (target && (desc->flags & CRN_LOSS_NEEDS_TARGET || !crn_v_is_none(l->common.target)) && l->scope->eval && !(l->scope->loop && b->net->search)) {
     for (int i = 0; (target = crn_target_name(b, l, i)); i++) {
       crn_layer *t;
       CRN_TRY(crn_target_layer(b, l, target, &t));
@@ -326,6 +327,12 @@ crn_status crn_exec_loop_losses(crn_exec *x, crn_layer *l, const crn_loop *loop)
 static crn_tensor *masked_steps(crn_exec *x, crn_loop_run *lr, crn_tensor **steps, double *n_frames) {
   crn_run *r = &x->run;
   if (lr->n_steps == 0 || !steps[0]) return NULL;
+  for (int64_t t = 0; t < lr->n_steps; t++) { /* steps before the first decision stand for equal hypotheses */
+    const int64_t last = steps[lr->n_steps - 1]->rank ? steps[lr->n_steps - 1]->shape[0] : 0;
+    if (steps[t]->rank == 1 && steps[t]->shape[0] < last && last % steps[t]->shape[0] == 0)
+      steps[t] = crn_repeat0(r, steps[t], last / steps[t]->shape[0]);
+    if (!steps[t]) return NULL;
+  }
   crn_tensor *v = crn_stack(r, (int)lr->n_steps, steps, 0);
   if (!v) return NULL;
   crn_tensor *len = lr->lens->v;

@@ -154,6 +154,17 @@ crn_tensor *crn_data_mask(crn_run *r, const crn_data *d, int axis) {
   return crn_binary(r, CRN_B_LESS, pos, lv);
 }
 
+bool crn_data_can_mask(const crn_data *d, int axis) {
+  const crn_data *len = d->len[axis];
+  for (int i = 0; len && i < len->t.n; i++) {
+    bool found = false;
+    for (int k = 0; k < d->t.n && !found; k++)
+      found = k != axis && crn_dim_same(len->t.dims[i], d->t.dims[k]) && len->v->shape[i] == d->v->shape[k];
+    if (!found) return false;
+  }
+  return len != NULL;
+}
+
 crn_tensor *crn_data_mask_all(crn_run *r, const crn_data *d) {
   crn_tensor *all = NULL;
   for (int i = 0; d && i < d->t.n; i++) {

@@ -49,6 +49,8 @@ crn_tensor *crn_data_lens(crn_run *r, const crn_data *d, int axis);
 /* bool mask with the rank of d (1 except on `axis` and the axes of its lengths): position < length. NULL without failing if the
  * axis is fixed (nothing to mask). */
 crn_tensor *crn_data_mask(crn_run *r, const crn_data *d, int axis);
+/* The axes of the axis' lengths are all there, so that crn_data_mask is possible. */
+bool crn_data_can_mask(const crn_data *d, int axis);
 /* Mask over all dynamic axes together, or NULL. */
 crn_tensor *crn_data_mask_all(crn_run *r, const crn_data *d);
 /* Number of sequences (size of the batch axis, beams included), 1 without batch axis. */

@@ -190,6 +190,9 @@ static bool compare_beam(case_run *c, report *r, const char *what, const recorde
   if (d->beam && d->beam->scores) {
     const tolerance tol = {.relative = c->tol, .absolute = 1e-6 * scores_scale};
     ok &= array_compare(r, crn_str_get(&name), &scores, NULL, d->beam->scores, tol);
+  } else if (d->decided_score) {
+    const tolerance tol = {.relative = c->tol, .absolute = 1e-6 * scores_scale};
+    ok &= array_compare(r, crn_str_get(&name), &scores, NULL, d->decided_score, tol);
   } else {
     if (r) rep_fail(r, "%s are not there", crn_str_get(&name));
     ok = false;
