@@ -306,8 +306,26 @@ static void backward_range(void *arg, int64_t begin, int64_t end) {
                               NULL);
 }
 
+/* Sums and products whose repeated input is a row of a matrix: the kernels' column sums. False: it is something else.
+ */
+static bool backward_columns(const crn_run *r, const binary_job *j) {
+  const crn_bcast *p = j->p;
+  int other = 1 - j->which;
+  bool rows = p->nd == 2 && p->stride[j->which][0] == 0 && p->stride[j->which][1] == 1;
+  bool full = p->nd == 2 && p->stride[other][0] == p->row && p->stride[other][1] == 1;
+  if (!r->kernels || j->dtype != CRN_F32 || !rows) return false;
+  if (j->kind == CRN_B_ADD) {
+    r->kernels->column_sum(p->rows, p->row, j->dy, p->row, j->out, true);
+    return true;
+  }
+  if (j->kind != CRN_B_MUL || !full) return false;
+  r->kernels->column_dot(p->rows, p->row, j->dy, p->row, other ? j->b : j->a, p->row, j->out, true);
+  return true;
+}
+
 /* A repeated input: its gradient is the sum over the repeats, in double and in order of the output's elements. */
 static crn_status backward_repeated(crn_run *r, const binary_job *j, int64_t size) {
+  if (backward_columns(r, j)) return CRN_OK;
   double *sum = crn_scratch(r, (size_t)size * sizeof *sum);
   if (!sum) return r->err->code;
   memset(sum, 0, (size_t)size * sizeof *sum);

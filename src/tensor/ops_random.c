@@ -72,26 +72,37 @@ crn_tensor *crn_random_normal(crn_run *r, const char *name, int rank, const int6
 
 /* ---- dropout ---------------------------------------------------------------------------------------------------- */
 
-/* in: x, factors (0 or 1/(1-p), shape broadcast to x's): y = x·factors. The factors are a constant. */
+typedef struct keep_job {
+  crn_rng rng;
+  crn_tensor *t;
+  double p;
+} keep_job;
+
+static void keep_range(void *arg, int64_t begin, int64_t end) {
+  const keep_job *j = arg;
+  double factor = 1 / (1 - j->p);
+  float u[256];
+  for (int64_t at = begin; at < end; at += 256) {
+    int64_t n = end - at < 256 ? end - at : 256;
+    crn_rng_uniform_fill(&j->rng, (uint64_t)at, u, (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+      double f = (double)u[i] >= j->p ? factor : 0;
+      if (j->t->dtype == CRN_F32)
+        crn_t_f32(j->t)[at + i] = (float)f;
+      else
+        crn_t_f64(j->t)[at + i] = f;
+    }
+  }
+}
+
+/* 0 or 1/(1-p); y = x·factors, the factors being a constant */
 static crn_tensor *keep_factors(crn_run *r, const char *name, crn_dtype dtype, int rank, const int64_t *shape,
                                 double p) {
   crn_tensor *t = crn_t_new(r, dtype, rank, shape);
   if (!t) return NULL;
-  crn_rng rng = crn_rng_make(r->seed, r->step, name);
+  keep_job j = {crn_rng_make(r->seed, r->step, name), t, p};
   int64_t size = crn_t_size(t);
-  double factor = 1 / (1 - p);
-  float u[256];
-  for (int64_t at = 0; at < size; at += 256) {
-    int64_t n = size - at < 256 ? size - at : 256;
-    crn_rng_uniform_fill(&rng, (uint64_t)at, u, (size_t)n);
-    for (int64_t i = 0; i < n; i++) {
-      double f = (double)u[i] >= p ? factor : 0;
-      if (dtype == CRN_F32)
-        crn_t_f32(t)[at + i] = (float)f;
-      else
-        crn_t_f64(t)[at + i] = f;
-    }
-  }
+  crn_for_ranges(r, size, 8 * size, keep_range, &j);
   return t;
 }
 

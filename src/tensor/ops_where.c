@@ -91,28 +91,63 @@ static void where_sum(const crn_bcast *p, int which, const uint8_t *c, const voi
         sum[pos.off[which] + i * sx] += single ? (double)((const float *)dy)[at] : ((const double *)dy)[at];
 }
 
+/* The same for an input that isn't repeated: its places are all different, so rows go to threads. */
+typedef struct where_add {
+  const crn_bcast *p;
+  int which;
+  bool single;
+  const uint8_t *c;
+  const void *dy;
+  void *dx;
+} where_add;
+
+static void where_add_rows(void *arg, int64_t begin, int64_t end) {
+  const where_add *j = arg;
+  const crn_bcast *p = j->p;
+  int64_t sc = p->stride[0][p->nd - 1];
+  crn_bcast_pos pos;
+  crn_bcast_seek(p, &pos, begin);
+  for (int64_t row = begin; row < end; row++, crn_bcast_next(p, &pos)) {
+    const uint8_t *c = j->c + pos.off[0];
+    int64_t at = row * p->row, to = pos.off[j->which];
+    for (int64_t i = 0; i < p->row; i++) {
+      if ((c[i * sc] != 0) != (j->which == 1)) continue;
+      if (j->single)
+        ((float *)j->dx)[to + i] += ((const float *)j->dy)[at + i];
+      else
+        ((double *)j->dx)[to + i] += ((const double *)j->dy)[at + i];
+    }
+  }
+}
+
+static crn_status where_grad_repeated(crn_run *r, const where_add *j, int64_t size) {
+  double *sum = crn_scratch(r, (size_t)size * sizeof *sum);
+  if (!sum) return r->err->code;
+  memset(sum, 0, (size_t)size * sizeof *sum);
+  where_sum(j->p, j->which, j->c, j->dy, j->single, sum);
+  for (int64_t i = 0; i < size; i++) {
+    if (j->single)
+      ((float *)j->dx)[i] += (float)sum[i];
+    else
+      ((double *)j->dx)[i] += sum[i];
+  }
+  return CRN_OK;
+}
+
 static crn_status where_grad(crn_run *r, crn_node *n) {
   const crn_tensor *y = n->out[0];
   const void *dy = crn_grad_out(n, 0);
   if (!dy || !crn_dtype_is_float(y->dtype)) return CRN_OK;
   crn_bcast p;
   crn_bcast_plan(&p, 3, n->in, y->rank, y->shape);
-  bool single = y->dtype == CRN_F32;
   for (int which = 1; which <= 2; which++) {
-    void *dx = crn_grad_in(r, n, which);
+    where_add j = {&p, which, y->dtype == CRN_F32, crn_t_bool(n->in[0]), dy, crn_grad_in(r, n, which)};
     CRN_TRY(r->err->code);
-    if (!dx) continue;
-    int64_t size = crn_t_size(n->in[which]);
-    double *sum = crn_scratch(r, (size_t)size * sizeof *sum);
-    if (!sum) return r->err->code;
-    memset(sum, 0, (size_t)size * sizeof *sum);
-    where_sum(&p, which, crn_t_bool(n->in[0]), dy, single, sum);
-    for (int64_t i = 0; i < size; i++) {
-      if (single)
-        ((float *)dx)[i] += (float)sum[i];
-      else
-        ((double *)dx)[i] += sum[i];
-    }
+    if (!j.dx) continue;
+    if (crn_bcast_repeats(&p, which))
+      CRN_TRY(where_grad_repeated(r, &j, crn_t_size(n->in[which])));
+    else
+      crn_for_ranges(r, p.rows, p.n, where_add_rows, &j);
   }
   return CRN_OK;
 }
