@@ -72,8 +72,8 @@ static crn_status slices_grad(crn_run *r, crn_node *n) {
 
 static crn_status need_index(crn_run *r, const crn_node *n, const crn_tensor *t, const char *what) {
   char d[128];
-  if (crn_is_index(t)) return CRN_OK;
-  return crn_op_fail(r, n, "%s must be int32 or int64, found %s", what, crn_t_describe(t, d, sizeof d));
+  if (crn_dtype_is_int(t->dtype)) return CRN_OK;
+  return crn_op_fail(r, n, "%s must be integers, found %s", what, crn_t_describe(t, d, sizeof d));
 }
 
 static crn_status out_of_range(crn_run *r, const crn_node *n, int64_t i, int64_t value, int64_t limit) {
@@ -313,7 +313,8 @@ static const crn_opdef pack_op = {"pack_frames", pack_infer, pack_run, slices_gr
 
 crn_tensor *crn_pack_frames(crn_run *r, crn_tensor *x, crn_tensor *lens) {
   if (!x || !lens || crn_run_failed(r)) return NULL;
-  bool known = lens->st->data && x->rank >= 2 && crn_is_index(lens); /* else infer refuses, or the run is meta */
+  bool known =
+      lens->st->data && x->rank >= 2 && crn_dtype_is_int(lens->dtype); /* else infer refuses, or the run is meta */
   int64_t total = known ? lengths_sum(lens, x->shape[1]) : crn_t_count(x->rank < 2 ? x->rank : 2, x->shape);
   return crn_op_call(r, &pack_op, 2, 2, (crn_tensor *[]){x, lens}, &(crn_attrs){.i = {total}}, NULL);
 }
