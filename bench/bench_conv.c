@@ -124,8 +124,8 @@ static void bench(const char *name, op_fn fn, const void *arg, const crn_kernels
 
 int main(int argc, char **argv) {
   const crn_kernels *kernels = crn_kernels_select(argc > 1 && strcmp(argv[1], "best") != 0 ? argv[1] : NULL);
-  int runs = argc > 2 ? atoi(argv[2]) : 5;
-  if (!kernels || runs < 1) {
+  const long runs = argc > 2 ? strtol(argv[2], NULL, 10) : 5;
+  if (!kernels || runs < 1 || runs > 1000000) {
     (void)fprintf(stderr, "usage: bench_conv [best|reference|v3|v4] [runs]\n");
     return 1;
   }
@@ -134,11 +134,11 @@ int main(int argc, char **argv) {
     const conv_bench *c = &benches[i];
     double flop = 2.0 * (double)(c->B * c->C / c->groups * c->O);
     for (int a = 0; a < c->n_spatial; a++) flop *= (double)(c->k[a] * ((c->in[a] - 1) / c->stride[a] + 1));
-    bench(c->name, conv_op, c, kernels, runs, c->pool ? 0 : 1e-9 * flop);
+    bench(c->name, conv_op, c, kernels, (int)runs, c->pool ? 0 : 1e-9 * flop);
   }
-  bench("additive energy 64 of 16x133x1024", energy_op, NULL, kernels, runs, 0);
-  bench("cross entropy 800x10000", ce_op, NULL, kernels, runs, 0);
-  bench("ctc 16x500, 80 labels", ctc_op, &(int){0}, kernels, runs, 0);
-  bench("ctc viterbi", ctc_op, &(int){1}, kernels, runs, 0);
+  bench("additive energy 64 of 16x133x1024", energy_op, NULL, kernels, (int)runs, 0);
+  bench("cross entropy 800x10000", ce_op, NULL, kernels, (int)runs, 0);
+  bench("ctc 16x500, 80 labels", ctc_op, &(int){0}, kernels, (int)runs, 0);
+  bench("ctc viterbi", ctc_op, &(int){1}, kernels, (int)runs, 0);
   return 0;
 }
