@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MetaDataset and the writer of HDF files: what is written is read back.
+ * Datasets made of others (MetaDataset, ConcatDataset, CombinedDataset), pairs of text files, and the writer of HDF
+ * files.
  */
 #include "data_helpers.h"
 
@@ -209,11 +210,145 @@ static void test_writer_extras(void **state) {
   remove(path);
 }
 
+static void check_concat(const char *options_a, const char *options_b, int64_t epoch, const char *expected) {
+  crn_err err = {0};
+  static const int64_t two[] = {7, 6};
+  char text[1000];
+  const char *a = write_hdf("ca.hdf", five, NULL, 5), *b = write_hdf("cb.hdf", two, NULL, 2);
+  snprintf(text, sizeof text,
+           "{'class': 'ConcatDataset', 'datasets': [{'class': 'HDFDataset', 'files': ['%s'], %s}, {'class': "
+           "'HDFDataset', 'files': ['%s'], %s}]}",
+           a, options_a, b, options_b);
+  crn_dataset *ds;
+  TEST_OK(new_dataset(text, "", &ds, &err));
+  TEST_OK(crn_dataset_begin_epoch(ds, epoch, NULL, &err));
+  check_order(ds, expected);
+  int64_t n = crn_dataset_num_seqs(ds), len;
+  TEST_OK(crn_dataset_length(ds, n - 1, 1, &len, &err));
+  assert_true(len == 6 || len == 7);
+  crn_array x = {0};
+  TEST_OK(crn_dataset_read(ds, n - 1, 0, 0, len, &x, &err));
+  assert_int_equal(x.shape[0], len);
+  crn_array_free(&x);
+  crn_dataset_free(ds);
+  remove(a);
+  remove(b);
+}
+
+static void test_concat(void **state) {
+  (void)state;
+  check_concat("", "", 1, "0 1 2 3 4 0 1");
+  check_concat("'seq_ordering': 'sorted'", "'seq_ordering': 'reverse'", 1, "1 3 0 2 4 1 0");
+  check_concat("'partition_epoch': 2", "", 2, "3 4 0 1");
+  crn_err err = {0};
+  crn_dataset *ds;
+  expect(&err,
+         new_dataset("{'class': 'ConcatDataset', 'seq_ordering': 'random', 'datasets': [{'class': 'DummyDataset', "
+                     "'input_dim': 1, 'output_dim': 2}]}",
+                     "", &ds, &err),
+         CRN_E_CONFIG, "default");
+  expect(&err,
+         new_dataset("{'class': 'ConcatDataset', 'datasets': [{'class': 'DummyDataset', 'input_dim': 1, 'output_dim': "
+                     "2}, {'class': 'DummyDataset', 'input_dim': 3, 'output_dim': 2}]}",
+                     "", &ds, &err),
+         CRN_E_CONFIG, "key 'data'");
+}
+
+/* Dataset "a": five sequences with data; "b": three of other data under "classes" alone. Shown as letter and number. */
+static void check_combined(const char *options, int64_t epoch, const char *expected) {
+  crn_err err = {0};
+  static const int64_t three[] = {4, 2, 6};
+  char text[1200];
+  const char *a = write_hdf("ca.hdf", five, NULL, 5), *b = write_hdf("cb.hdf", three, NULL, 3);
+  snprintf(text, sizeof text,
+           "{'class': 'CombinedDataset', 'datasets': {'b': {'class': 'HDFDataset', 'files': ['%s']}, 'a': {'class': "
+           "'HDFDataset', 'files': ['%s']}}, 'data_map': {('a', 'data'): 'data', ('a', 'classes'): 'classes', ('b', "
+           "'classes'): 'classes'}, %s}",
+           b, a, options);
+  crn_dataset *ds;
+  TEST_OK(new_dataset(text, "", &ds, &err));
+  TEST_OK(crn_dataset_begin_epoch(ds, epoch, NULL, &err));
+  crn_str s = {0};
+  crn_array x = {0};
+  for (int64_t i = 0; i < crn_dataset_num_seqs(ds); i++) {
+    int64_t data, classes;
+    const char *tag;
+    TEST_OK(crn_dataset_tag(ds, i, &tag, &err));
+    TEST_OK(crn_dataset_length(ds, i, 0, &data, &err));
+    TEST_OK(crn_dataset_length(ds, i, 1, &classes, &err));
+    assert_int_equal(classes, data ? five[tag[4] - '0'] : three[tag[4] - '0']);
+    TEST_OK(crn_dataset_read(ds, i, 0, 0, data, &x, &err));
+    assert_int_equal(x.shape[0], data);
+    assert_int_equal(x.shape[1], 2);
+    crn_str_addf(&s, "%s%c%s", i ? " " : "", data ? 'a' : 'b', tag + 4);
+  }
+  if (expected)
+    assert_string_equal(crn_str_get(&s), expected);
+  else
+    assert_int_equal(crn_dataset_num_seqs(ds), 8);
+  crn_str_free(&s);
+  crn_array_free(&x);
+  crn_dataset_free(ds);
+  remove(a);
+  remove(b);
+}
+
+static void test_combined(void **state) {
+  (void)state;
+  check_combined("'seq_ordering': 'default'", 1, "a0 a1 a2 a3 a4 b0 b1 b2");
+  check_combined("'seq_ordering': 'sorted'", 1, "a1 a3 b1 a0 a2 b0 a4 b2");
+  check_combined("'seq_ordering': 'interleave'", 1, "a0 b0 a1 b1 a2 a3 b2 a4");
+  check_combined("'seq_ordering': 'random_dataset'", 1, NULL);
+  check_combined("'partition_epoch': 2", 2, "a4 b0 b1 b2");
+  check_combined("'sampling_sizes': 2", 1, "a0 a1 b0 b1");
+  check_combined("'sampling_sizes': 2", 3, "a4 a0 b1 b2");
+  check_combined("'sampling_sizes': {'a': 1}", 2, "a1 b0 b1 b2");
+}
+
+static void test_translation(void **state) {
+  (void)state;
+  crn_err err = {0};
+  crn_dataset *ds;
+  static const char text[] = "{'class': 'TranslationDataset', 'path': '" CRN_SOURCE_DIR
+                             "/tests/data/data/translation', 'file_postfix': 'train', 'source_postfix': ' </S>', "
+                             "'target_postfix': ' </S>', 'unknown_label': {'data': '<UNK>'}, 'seq_ordering': 'sorted'}";
+  TEST_OK(new_dataset(text, "", &ds, &err));
+  TEST_OK(crn_dataset_begin_epoch(ds, 1, NULL, &err));
+  check_order(ds, "line-1 line-0 line-2");
+  assert_int_equal(crn_dataset_key(ds, 0)->dim, 6);
+  assert_int_equal(crn_dataset_key(ds, 1)->dim, 3);
+  assert_string_equal(crn_dataset_key(ds, 1)->labels[2], "z");
+  static const int32_t source[] = {2, 5, 1, 0}, target[] = {1, 1, 0}, empty[] = {0};
+  crn_array x = {0};
+  TEST_OK(crn_dataset_read(ds, 2, 0, 0, 4, &x, &err));
+  assert_memory_equal(x.data, source, sizeof source);
+  TEST_OK(crn_dataset_read(ds, 2, 1, 0, 3, &x, &err));
+  assert_memory_equal(x.data, target, sizeof target);
+  int64_t n;
+  TEST_OK(crn_dataset_length(ds, 0, 0, &n, &err));
+  assert_int_equal(n, 1);
+  TEST_OK(crn_dataset_read(ds, 0, 0, 0, 1, &x, &err));
+  assert_memory_equal(x.data, empty, sizeof empty);
+  crn_array_free(&x);
+  crn_dataset_free(ds);
+  expect(&err,
+         new_dataset("{'class': 'TranslationDataset', 'path': '" CRN_SOURCE_DIR
+                     "/tests/data/data/translation', 'file_postfix': 'bad'}",
+                     "", &ds, &err),
+         CRN_E_DATA, "the source has 2 lines, the target 1");
+  TEST_OK(new_dataset("{'class': 'TranslationDataset', 'path': '" CRN_SOURCE_DIR
+                      "/tests/data/data/translation', 'file_postfix': 'train', 'source_only': True}",
+                      "", &ds, &err));
+  TEST_OK(crn_dataset_begin_epoch(ds, 1, NULL, &err));
+  assert_int_equal(crn_dataset_num_keys(ds), 1);
+  expect(&err, crn_dataset_length(ds, 2, 0, &n, &err), CRN_E_DATA, "'zzz'");
+  crn_dataset_free(ds);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_meta),
-      cmocka_unit_test(test_meta_errors),
-      cmocka_unit_test(test_writer_axes),
+      cmocka_unit_test(test_meta),          cmocka_unit_test(test_meta_errors), cmocka_unit_test(test_concat),
+      cmocka_unit_test(test_combined),      cmocka_unit_test(test_translation), cmocka_unit_test(test_writer_axes),
       cmocka_unit_test(test_writer_extras),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

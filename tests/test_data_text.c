@@ -225,7 +225,7 @@ static void test_vocabularies(void **state) {
   for (int p = 0; p < 6; p++) {
     char path[300];
     snprintf(path, sizeof path, CRN_SOURCE_DIR "/tests/data/data/vocab.proto%d.pkl", p);
-    TEST_OK(crn_vocab_from_file(path, "<s>", &v, &err));
+    TEST_OK(crn_vocab_from_file(path, "<s>", false, &v, &err));
     assert_int_equal(crn_vocab_size(v), 4);
     assert_int_equal(crn_vocab_find(v, "b"), 2);
     assert_int_equal(crn_vocab_find(v, "\xc3\xbc"), 3);

@@ -9,12 +9,9 @@
 #define KNOWN_ONLY(id, text) static const crn_dataset_class id = {.name = #id, .doc = text}
 
 KNOWN_ONLY(ExternSprintDataset, "Reads sequences from an external RASR process.");
-KNOWN_ONLY(CombinedDataset, "Unites datasets of different sequences.");
-KNOWN_ONLY(ConcatDataset, "Puts datasets one after the other.");
 KNOWN_ONLY(ConcatSeqsDataset, "Joins several sequences into one.");
 KNOWN_ONLY(LibriSpeechCorpus, "Reads the LibriSpeech corpus.");
 KNOWN_ONLY(OggZipDataset, "Reads audio files and transcripts from zip files.");
-KNOWN_ONLY(TranslationDataset, "Reads pairs of text files.");
 KNOWN_ONLY(TranslationFactorsDataset, "Reads pairs of text files with factored words.");
 KNOWN_ONLY(ConfusionNetworkDataset, "Reads confusion networks as translation sources.");
 KNOWN_ONLY(Enwik8Corpus, "Reads the Enwik8 corpus of characters.");
@@ -52,13 +49,13 @@ static const crn_dataset_class *const all[] = {
     &crn_dummy_dataset,
     &ExternSprintDataset,
     &crn_meta_dataset,
-    &CombinedDataset,
-    &ConcatDataset,
+    &crn_combined_dataset,
+    &crn_concat_dataset,
     &ConcatSeqsDataset,
     &LibriSpeechCorpus,
     &OggZipDataset,
     &crn_lm_dataset,
-    &TranslationDataset,
+    &crn_translation_dataset,
     &TranslationFactorsDataset,
     &ConfusionNetworkDataset,
     &Enwik8Corpus,

@@ -100,6 +100,8 @@ crn_status crn_dataset_fail(const crn_dataset *ds, crn_err *err, crn_status code
     CRN_PRINTF(4, 5);
 /* The common way of ordering: by list, or by the options. */
 crn_status crn_dataset_common_order(crn_dataset *ds, const crn_seq_list *list, crn_err *err);
+/* What follows on an order that a class made: unique tags, part, repetition, filter. */
+crn_status crn_dataset_after_order(crn_dataset *ds, crn_err *err);
 /* Corpus index of a tag, or -1. */
 crn_status crn_dataset_find_tag(crn_dataset *ds, const char *tag, int64_t *seq, crn_err *err);
 crn_seed_rule crn_dataset_seed_rule(const crn_dataset *ds);

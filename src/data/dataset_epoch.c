@@ -245,6 +245,10 @@ crn_status crn_dataset_common_order(crn_dataset *ds, const crn_seq_list *list, c
   ds->n_order = 0;
   if (list) return order_by_list(ds, list, err);
   CRN_TRY(by_options(ds, err));
+  return crn_dataset_after_order(ds, err);
+}
+
+crn_status crn_dataset_after_order(crn_dataset *ds, crn_err *err) {
   if (!ds->order) return CRN_OK;
   if (ds->unique_seq_tags) CRN_TRY(keep_unique(ds, err));
   if (ds->partition_epoch > 1) CRN_TRY(take_part(ds, err));

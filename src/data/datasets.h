@@ -14,7 +14,10 @@ extern const crn_dataset_class crn_copy_dataset;
 extern const crn_dataset_class crn_xml_dataset;
 extern const crn_dataset_class crn_base_dataset;
 extern const crn_dataset_class crn_dummy_dataset;
-extern const crn_dataset_class crn_lm_dataset;   /* lm_dataset.c */
-extern const crn_dataset_class crn_meta_dataset; /* meta_dataset.c */
+extern const crn_dataset_class crn_lm_dataset;          /* lm_dataset.c */
+extern const crn_dataset_class crn_meta_dataset;        /* meta_dataset.c */
+extern const crn_dataset_class crn_translation_dataset; /* translation_dataset.c */
+extern const crn_dataset_class crn_concat_dataset;      /* concat_dataset.c */
+extern const crn_dataset_class crn_combined_dataset;    /* combined_dataset.c */
 
 #endif

@@ -319,7 +319,7 @@ static crn_status open_all(lm_dataset *d, crn_err *err) {
   d->present_seq = -1;
   CRN_TRY(check_options(d, err));
   CRN_TRY(open_vocabulary(d, err));
-  CRN_TRY(crn_lm_text_open(&d->text, &d->base, d->corpus_option, d->skip_empty_lines, err));
+  CRN_TRY(crn_lm_text_open(&d->text, &d->base, d->corpus_option, d->skip_empty_lines, true, err));
   CRN_TRY(read_seq_list(d, err));
   CRN_TRY(add_key(d, "data", d->add_delayed, err));
   if (d->add_delayed) CRN_TRY(add_key(d, "delayed", false, err));

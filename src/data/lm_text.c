@@ -31,12 +31,12 @@ static crn_status add_line(crn_lm_text *t, const char *p, int64_t len, crn_err *
 /* In plain files a last line without end is lost, as in the old program (which maps them into memory); blank lines
  * are empty only in gzipped files. */
 static crn_status cut_lines(crn_lm_text *t, crn_dataset *ds, const crn_str *content, const char *path, bool skip_empty,
-                            crn_err *err) {
+                            bool lose_last, crn_err *err) {
   const char *at = crn_str_get(content), *end = at + content->len;
   bool gzipped = crn_ends_with(path, ".gz");
   while (at < end) {
     const char *stop = memchr(at, '\n', (size_t)(end - at));
-    if (!stop && !gzipped) {
+    if (!stop && !gzipped && lose_last) {
       crn_warnf(ds->env.log, "%s: the last line has no end and is left out", path);
       break;
     }
@@ -48,7 +48,8 @@ static crn_status cut_lines(crn_lm_text *t, crn_dataset *ds, const crn_str *cont
   return CRN_OK;
 }
 
-static crn_status add_file(crn_lm_text *t, crn_dataset *ds, const char *name, bool skip_empty, crn_err *err) {
+static crn_status add_file(crn_lm_text *t, crn_dataset *ds, const char *name, bool skip_empty, bool lose_last,
+                           crn_err *err) {
   const char *path = crn_dataset_path(ds, name);
   if (!path) return crn_err_memory(err);
   crn_str *content = &t->files[t->n_files];
@@ -57,11 +58,11 @@ static crn_status add_file(crn_lm_text *t, crn_dataset *ds, const char *name, bo
   const char *text = crn_str_get(content);
   if (crn_starts_with(text, "<?xml") || crn_starts_with(text, "<corpus"))
     return crn_fail(err, CRN_E_NOT_IMPLEMENTED, "%s: not implemented: Bliss XML", path);
-  return cut_lines(t, ds, content, path, skip_empty, err);
+  return cut_lines(t, ds, content, path, skip_empty, lose_last, err);
 }
 
 crn_status crn_lm_text_open(crn_lm_text *t, crn_dataset *ds, const crn_value *corpus_file, bool skip_empty,
-                            crn_err *err) {
+                            bool lose_last, crn_err *err) {
   bool one = crn_v_is_str(corpus_file);
   size_t n = one ? 1 : crn_v_is_seq(corpus_file) ? crn_v_len(corpus_file) : 0;
   if (corpus_file && corpus_file->kind == CRN_V_CALLABLE)
@@ -72,7 +73,7 @@ crn_status crn_lm_text_open(crn_lm_text *t, crn_dataset *ds, const crn_value *co
   for (size_t i = 0; i < n; i++) {
     const char *name = crn_v_cstr(one ? corpus_file : crn_v_at(corpus_file, i));
     if (!name) return crn_fail(err, CRN_E_CONFIG, "option 'corpus_file': entry %zu is no string", i + 1);
-    CRN_TRY(add_file(t, ds, name, skip_empty, err));
+    CRN_TRY(add_file(t, ds, name, skip_empty, lose_last, err));
   }
   return CRN_OK;
 }

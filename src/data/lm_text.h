@@ -19,9 +19,9 @@ typedef struct crn_lm_text {
   int64_t n_lines, cap;
 } crn_lm_text;
 
-/* corpus_file: a name or a list of names. */
+/* corpus_file: a name or a list of names. lose_last: a last line without end doesn't count in plain files. */
 crn_status crn_lm_text_open(crn_lm_text *t, crn_dataset *ds, const crn_value *corpus_file, bool skip_empty,
-                            crn_err *err);
+                            bool lose_last, crn_err *err);
 void crn_lm_text_close(crn_lm_text *t);
 /* Append the line, stripped of white space at both ends. */
 void crn_lm_text_line(const crn_lm_text *t, int64_t i, crn_str *out);

@@ -288,10 +288,11 @@ crn_status crn_vocab_new(const crn_value *options, const char *(*path)(void *use
   return code;
 }
 
-crn_status crn_vocab_from_file(const char *path, const char *unknown, crn_vocab **out, crn_err *err) {
+crn_status crn_vocab_from_file(const char *path, const char *unknown, bool gaps, crn_vocab **out, crn_err *err) {
   *out = NULL;
   crn_vocab *v = new_vocab(&classes[0]);
   if (!v) return crn_err_memory(err);
+  v->gaps = gaps;
   crn_status code = crn_vocab_load(v, path, err);
   if (code == CRN_OK && unknown) {
     v->unknown = crn_vocab_find(v, unknown);

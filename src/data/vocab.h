@@ -17,8 +17,9 @@ crn_status crn_vocab_new(const crn_value *options, const char *(*path)(void *use
                          crn_vocab **out, crn_err *err);
 /* From bare labels, as of an HDF file: single characters give a vocabulary of characters, else of words. */
 crn_status crn_vocab_from_labels(const char *const *labels, size_t n, crn_vocab **out, crn_err *err);
-/* From a file of labels alone (.pkl, Python dict, or lines; each may be gzipped). unknown: label or NULL. */
-crn_status crn_vocab_from_file(const char *path, const char *unknown, crn_vocab **out, crn_err *err);
+/* From a file of labels alone (.pkl, Python dict, or lines; each may be gzipped). unknown: label or NULL; gaps: there
+ * may be indices without a label. */
+crn_status crn_vocab_from_file(const char *path, const char *unknown, bool gaps, crn_vocab **out, crn_err *err);
 void crn_vocab_free(crn_vocab *v);
 
 int64_t crn_vocab_size(const crn_vocab *v);                    /* number of indices */

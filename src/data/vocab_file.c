@@ -29,23 +29,28 @@ crn_status crn_vocab_set_labels(crn_vocab *v, const char *const *labels, size_t 
 static crn_status set_dict(crn_vocab *v, const crn_value *dict, const char *path, crn_err *err) {
   size_t n = crn_v_len(dict);
   if (!crn_v_is_dict(dict)) return crn_fail(err, CRN_E_FORMAT, "%s: expected a dict label: index", path);
-  v->labels = CRN_ARENA_ARRAY(&v->arena, const char *, n + 1);
+  int64_t limit = v->gaps ? INT64_C(1) << 28 : (int64_t)n, index;
+  for (size_t i = 0; i < n; i++) {
+    if (!crn_v_cstr(dict->u.dict.keys[i]) || !crn_v_to_int(dict->u.dict.vals[i], &index) || index < 0 || index >= limit)
+      return crn_fail(err, CRN_E_FORMAT, "%s: entry %zu: expected label: index, indices from 0 to below %lld", path,
+                      i + 1, (long long)limit);
+    if (index >= v->n) v->n = index + 1;
+  }
+  v->labels = CRN_ARENA_ARRAY(&v->arena, const char *, v->n + 1);
   if (!v->labels) return crn_err_memory(err);
   for (size_t i = 0; i < n; i++) {
     const char *label = crn_v_cstr(dict->u.dict.keys[i]);
-    int64_t index;
-    if (!label || !crn_v_to_int(dict->u.dict.vals[i], &index) || index < 0 || index >= (int64_t)n)
-      return crn_fail(err, CRN_E_FORMAT, "%s: entry %zu: expected label: index, indices from 0 to below %zu", path,
-                      i + 1, n);
+    crn_v_to_int(dict->u.dict.vals[i], &index);
     CRN_TRY(add_label(v, label, index, err));
-    if (index >= v->n) v->n = index + 1;
-    if (!v->labels[index] || strcmp(v->labels[index], label) < 0) {
-      v->labels[index] = crn_arena_strdup(&v->arena, label);
-      if (!v->labels[index]) return crn_err_memory(err);
-    }
+    if (v->labels[index] && strcmp(v->labels[index], label) >= 0) continue;
+    v->labels[index] = crn_arena_strdup(&v->arena, label);
+    if (!v->labels[index]) return crn_err_memory(err);
   }
-  for (int64_t i = 0; i < v->n; i++)
-    if (!v->labels[i]) return crn_fail(err, CRN_E_FORMAT, "%s: no label has the index %lld", path, (long long)i);
+  for (int64_t i = 0; i < v->n; i++) {
+    if (!v->labels[i] && !v->gaps)
+      return crn_fail(err, CRN_E_FORMAT, "%s: no label has the index %lld", path, (long long)i);
+    if (!v->labels[i]) v->labels[i] = "";
+  }
   return CRN_OK;
 }
 

@@ -19,6 +19,7 @@ struct crn_vocab {
   int64_t *postfix;
   size_t n_postfix;
   bool single_spaces; /* split at single spaces, so that labels may be empty */
+  bool gaps;          /* indices without a label are allowed */
   const char *separator;
   crn_status (*encode)(const crn_vocab *v, const char *text, crn_indices *out, crn_err *err);
   crn_bpe *bpe;
