@@ -109,7 +109,36 @@ static void joint_begin(crn_unit_run *c) {
   c->p[W_RE] = crn_unit_rows(c, w, c->u->n_in, c->n);
 }
 
+/* Backward in time the original lets the gradient of h (not of c) run on into the padding, which it visits first: there h
+ * is 0, but counts as if it were computed from the padded frames. Values are those of joint_whole. */
+static void joint_leaking(crn_unit_run *c) {
+  crn_run *r = c->r;
+  crn_tensor *z = crn_linear(r, c->in, c->p[W], false, c->p[BIAS]), *cell = c->s[0];
+  crn_tensor *h = crn_t_zeros(r, r->real, 2, (int64_t[]){c->N, c->n});
+  crn_tensor **ys = CRN_ARENA_ARRAY(&r->arena, crn_tensor *, c->T + 1);
+  if (!ys) {
+    (void)crn_err_memory(r->err);
+    return;
+  }
+  for (int64_t t = c->T; t-- > 0 && !crn_run_failed(r);) {
+    crn_tensor *all = crn_add(r, crn_t_index0(r, z, t), crn_linear(r, h, c->p[W_RE], false, NULL)), *new_cell = NULL;
+    crn_tensor *new_h = crn_lstm_cell(r, all, cell, "jifo", 0, &new_cell);
+    crn_tensor *on = crn_binary(r, CRN_B_LESS, crn_t_full(r, CRN_I32, 0, NULL, (double)t), c->lens);
+    on = on ? crn_t_reshape(r, on, 2, (int64_t[]){c->N, 1}) : NULL;
+    crn_tensor *zero = new_h ? crn_sub(r, new_h, crn_t_stop_gradient(r, new_h)) : NULL;
+    ys[t] = crn_mask_fill(r, new_h, on, 0);
+    h = crn_where(r, on, new_h, zero);
+    cell = crn_where(r, on, new_cell, cell);
+  }
+  c->y = crn_stack(r, (int)c->T, ys, 0);
+  c->s[0] = cell;
+}
+
 static void joint_whole(crn_unit_run *c) {
+  if (c->u->reverse && c->lens && c->r->recording && c->T > 0) {
+    joint_leaking(c);
+    return;
+  }
   crn_tensor *h, *cell;
   c->y = crn_lstm_layer(c->r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, NULL, c->s[0], "jifo", 0, c->u->reverse, &h,
                         &cell);
