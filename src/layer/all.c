@@ -19,8 +19,23 @@ extern const crn_layer_desc crn_family_reduce[];
 extern const crn_layer_desc crn_family_beams[];
 extern const crn_layer_desc crn_family_shape[];
 extern const crn_layer_desc crn_family_reinterpret[];
+extern const crn_layer_desc crn_family_state[];
 
-static const crn_layer_desc *const families[] = {crn_family_linear, crn_family_copy, crn_family_net, crn_family_rec, crn_family_choice, crn_family_masked, crn_family_combine, crn_family_attention, crn_family_reduce, crn_family_beams, crn_family_shape, crn_family_reinterpret};
+static const crn_layer_desc *const families[] = {
+    crn_family_linear,
+    crn_family_copy,
+    crn_family_net,
+    crn_family_rec,
+    crn_family_choice,
+    crn_family_masked,
+    crn_family_combine,
+    crn_family_attention,
+    crn_family_reduce,
+    crn_family_beams,
+    crn_family_shape,
+    crn_family_reinterpret,
+    crn_family_state,
+};
 
 static bool has_name(const crn_layer_desc *d, const char *name) {
   if (!strcmp(d->name, name)) return true;

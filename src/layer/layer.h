@@ -122,6 +122,7 @@ struct crn_layer {
   int n_params;
   struct crn_scope *inner; /* net inside (subnetwork, rec with a net dict, masked_computation, …), or NULL */
   struct crn_loss *loss;   /* first of its losses, or NULL (net/loss list) */
+  crn_layer *initial;      /* layer that gives the output before the first step (initial_output), where looked up */
   void *priv;              /* the class's own, made in infer or refs (build arena) */
   int visit;               /* construction's mark */
   bool refs_done, params_done;
@@ -222,6 +223,8 @@ crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value
 const crn_data *crn_state_of(crn_exec *x, crn_layer *l, crn_layer *of, int i);
 /* The layer whose states `of` stands for: looks through "prev:x", copies of names, slices. */
 crn_layer *crn_state_owner(crn_layer *of);
+/* Output before the first step of a layer of a loop that l reads as "REC/x", with template t, in l's beams. */
+const crn_data *crn_initial_of(crn_exec *x, crn_layer *l, crn_layer *of, const crn_tmpl *t);
 crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
 /* Set a parameter after the step (running statistics, accumulate_mean). At most once per step; value is kept. */
 crn_status crn_exec_assign(crn_exec *x, crn_layer *l, const char *param, crn_tensor *value);

@@ -427,6 +427,7 @@ const crn_data *crn_state_in(crn_exec *x, crn_layer *l, int i) {
 crn_layer *crn_state_owner(crn_layer *of) {
   for (int i = 0; i < 64; i++) {
     if (of->desc == &crn_wrap_prev || of->desc == &crn_wrap_shift) of = ((crn_prev *)of->priv)->of;
+    else if (of->desc == &crn_wrap_accum) of = of->priv;
     else if (of->n_states == 0 && (of->desc == &crn_wrap_loop_sub || (of->inner && of->priv && of->n_src <= 1 &&
                                                                      of->inner->kind == CRN_SCOPE_SUB)))
       of = of->desc == &crn_wrap_loop_sub ? of->src[of->n_src - 1] : of->priv;

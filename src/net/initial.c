@@ -4,7 +4,8 @@
  */
 #include <string.h>
 
-#include "net/exec.h"
+#include "net/loop.h"
+#include "net/wrappers.h"
 
 static crn_data *filled(crn_exec *x, const crn_layer *l, const crn_tmpl *t, double value) {
   crn_run *r = &x->run;
@@ -30,6 +31,7 @@ static crn_data *from_variable(crn_exec *x, crn_layer *l, const crn_tmpl *t) {
 crn_data *crn_initial_output(crn_exec *x, crn_layer *l, crn_layer *init_layer, const crn_tmpl *t) {
   const crn_value *v = l->common.initial_output;
   double f;
+  if (!init_layer) init_layer = l->initial;
   if (init_layer) {
     const crn_data *d = crn_exec_slot(x, init_layer)->out;
     if (d && d->v) return crn_data_copy(&x->run, d);
@@ -82,4 +84,16 @@ crn_data *crn_initial_apply_zero(crn_exec *x, crn_layer *l, const crn_tmpl *t) {
   own->out = before;
   for (int i = 0; i < l->n_src; i++) crn_exec_slot(x, l->src[i])->out = saved[i];
   return st == CRN_OK && out->v ? out : NULL;
+}
+
+const crn_data *crn_initial_of(crn_exec *x, crn_layer *l, crn_layer *of, const crn_tmpl *t) {
+  if (of->desc == &crn_wrap_loop_sub && of->n_src == 2) of = of->src[1];
+  if (of->desc == &crn_wrap_accum) of = of->priv;
+  crn_layer *init = of->initial;
+  if (!init && of->scope->kind == CRN_SCOPE_MOVED) { /* looked up for its twin inside */
+    const crn_layer *twin = crn_map_get(&of->scope->twin->layers, of->name);
+    init = twin ? twin->initial : NULL;
+  }
+  const crn_data *d = crn_initial_output(x, of, init, t);
+  return d ? crn_beam_move(x, d, crn_exec_slot(x, l)->out->beam) : NULL;
 }

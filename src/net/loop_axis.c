@@ -85,7 +85,27 @@ static const char *used_key(crn_build *b, crn_loop *loop) {
   return best;
 }
 
+/* rec_unstack with declare_rec_time: the axis that it steps over. */
+static crn_status declared_axis(crn_build *b, crn_loop *loop) {
+  for (int i = 0; i < b->net->n_layers; i++) {
+    crn_layer *l = b->net->layers[i];
+    if (l->body != &loop->body || strcmp(l->desc->name, "rec_unstack") != 0 || l->n_src != 1) continue;
+    if (!crn_v_truth(crn_v_get(l->dict, "declare_rec_time"))) continue;
+    crn_layer *source = l->src[0];
+    if (source->body->loop == loop->rec->body->loop) CRN_TRY(crn_build_infer(b, source));
+    if (!source->out_known) continue;
+    int axis = source->out.time_axis;
+    const crn_value *given = crn_v_get(l->dict, "axis");
+    if (!crn_v_is_none(given)) CRN_TRY(crn_layer_axis(b, l, &source->out, given, "axis", &axis));
+    if (axis < 0) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'declare_rec_time': which axis? Give 'axis'");
+    lengths_from(loop, source, axis);
+    return crn_layer_add_edge(b, loop->rec, source, CRN_EDGE_TARGET, "declare_rec_time");
+  }
+  return CRN_OK;
+}
+
 crn_status crn_loop_take_over_axis(crn_build *b, crn_loop *loop) {
+  if (loop->unknown_len) CRN_TRY(declared_axis(b, loop));
   if (!loop->unknown_len) return CRN_OK;
   const char *key = used_key(b, loop);
   bool found;

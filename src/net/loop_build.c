@@ -89,9 +89,9 @@ static crn_status get_prev(crn_build *b, crn_scope *scope, const char *name, con
   const char *init;
   initial_layer_name(source, &init);
   if (!init) return CRN_OK;
-  return crn_scope_get(b, source->scope, init, source, "initial_output", &p->init) == CRN_OK
-             ? crn_layer_add_edge(b, *out, p->init, CRN_EDGE_DATA, "initial_output")
-             : b->err->code;
+  CRN_TRY(crn_scope_get(b, source->scope, init, source, "initial_output", &p->init));
+  source->initial = p->init;
+  return crn_layer_add_edge(b, *out, p->init, CRN_EDGE_DATA, "initial_output");
 }
 
 static crn_status get_data(crn_build *b, crn_scope *top, const char *name, const crn_layer *asker, const char *option,
@@ -200,6 +200,15 @@ static bool wanted(const crn_loop *loop, const crn_build *b, const char *name, c
   return !crn_v_is_none(crn_v_get(dict, "loss")) && s->eval && !b->net->search && !no_search_loss;
 }
 
+/* need_last: the value before the first step counts though nobody may read "prev:x". */
+static crn_status find_initial(crn_build *b, crn_layer *l) {
+  const char *name;
+  initial_layer_name(l, &name);
+  if (l->common.need_last <= 0 || !name || l->initial) return CRN_OK;
+  CRN_TRY(crn_scope_get(b, l->scope, name, l, "initial_output", &l->initial));
+  return crn_layer_add_edge(b, l, l->initial, CRN_EDGE_DATA, "initial_output");
+}
+
 static crn_status find_roots(crn_build *b, crn_loop *loop, root_list *roots) {
   const crn_value *d = loop->inside->dict;
   if (!crn_v_get(d, "output"))
@@ -210,6 +219,7 @@ static crn_status find_roots(crn_build *b, crn_loop *loop, root_list *roots) {
     if (name && strcmp(name, "output") != 0 && wanted(loop, b, name, d->u.dict.vals[i]))
       CRN_TRY(add_root(b, loop, roots, name));
   }
+  for (int i = 0; i < roots->n; i++) CRN_TRY(find_initial(b, roots->items[i]));
   return CRN_OK;
 }
 

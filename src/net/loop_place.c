@@ -10,7 +10,7 @@
 
 typedef struct unit {
   const char *name;
-  bool in_set, searching_choice, self_prev;
+  bool in_set, searching_choice, self_prev, reads_state;
   unsigned char *now, *prev; /* dependencies: n flags each */
   int tie;                   /* smallest index of the units collocated with it */
 } unit;
@@ -76,6 +76,14 @@ static void add_deps(units *us, const crn_loop *loop, int i, const crn_layer *l,
   }
 }
 
+/* The state of a layer of the loop in each step: that of a moved layer is only there for its last frame. */
+static bool reads_state_inside(const crn_loop *loop, const crn_layer *l) {
+  if (strcmp(l->desc->name, "get_last_hidden_state") != 0) return false;
+  for (int i = 0; i < l->n_src; i++)
+    if (l->src[i]->body == &loop->body && !(l->src[i]->desc == &crn_wrap_slice)) return true;
+  return false;
+}
+
 static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, int n, units *us) {
   us->u = crn_calloc((size_t)n + 1, sizeof(*us->u));
   if (!us->u) return crn_err_memory(b->err);
@@ -97,6 +105,7 @@ static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, in
     const int u = find_unit(us, crn_loop_unit_of(loop, l));
     if (u >= 0) add_deps(us, loop, u, l, 0);
     if (u >= 0 && l->out.beam.choice == l) us->u[u].searching_choice = true;
+    if (u >= 0 && reads_state_inside(loop, l)) us->u[u].reads_state = true;
   }
   for (int i = 0; i < us->n; i++) { /* collocated layers move together */
     const crn_value *with = crn_v_get(crn_v_get(loop->inside->dict, us->u[i].name), "collocate_with");
@@ -113,7 +122,7 @@ static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, in
 }
 
 static bool fixed(const units *us, int i) {
-  return us->u[i].self_prev || us->u[i].searching_choice || !strcmp(us->u[i].name, "end");
+  return us->u[i].self_prev || us->u[i].searching_choice || us->u[i].reads_state || !strcmp(us->u[i].name, "end");
 }
 
 static bool can_move_output(const units *us, int i, int tie) {
