@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What hdf5.c (reading) and hdf5_write.c share: the handle, the lock, types, and errors. Not for other files.
+ * What the files hdf5*.c share: the handle, the lock, types, and errors. Not for other files.
  */
 #ifndef CRN_DATA_HDF5_LIB_H
 #define CRN_DATA_HDF5_LIB_H
 
 #include <hdf5.h>
 
+#include "base/str.h"
 #include "data/hdf5.h"
 
 typedef struct crn_h5_open_set { /* a dataset that stays open, as opening costs more than reading a few rows */
@@ -43,6 +44,17 @@ bool crn_h5_exists(hid_t file, const char *name);
 hid_t crn_h5_object(crn_h5 *f, const char *object);
 /* Shape and type; fails for more than CRN_H5_MAX_RANK axes or an impossible size. */
 crn_status crn_h5_describe(crn_h5 *f, const char *name, hid_t type, hid_t space, crn_h5_info *info, crn_err *err);
+
+/* Whether a damaged size would make us ask for absurd amounts of memory. */
+bool crn_h5_plausible(const crn_h5 *f, int64_t n, size_t bytes);
+
+/* Collects strings and packs them into one block: the pointers, then the bytes. */
+typedef struct crn_h5_pack {
+  crn_str bytes;
+  size_t n;
+} crn_h5_pack;
+void crn_h5_pack_add(crn_h5_pack *p, const char *s, size_t len);
+crn_status crn_h5_pack_finish(crn_h5_pack *p, char ***out, size_t *n, crn_err *err); /* frees p's memory */
 
 /* Whether the n variable-length strings of this dataset can be read without harm (hdf5_heap.c). */
 bool crn_h5_strings_are_sound(crn_h5 *f, hid_t set, int64_t n);
