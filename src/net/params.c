@@ -155,7 +155,8 @@ static crn_status find_reused(crn_build *b, crn_layer *l, const char *name, crn_
 
 /* ---- declaring ------------------------------------------------------------------------------------------------------ */
 
-static crn_status shape_differs(crn_build *b, crn_layer *l, const crn_param *p, const crn_param_spec *spec) {
+static crn_status shape_differs(crn_build *b, crn_layer *l, const crn_param *p, const crn_param_spec *spec,
+                                const char *option) {
   bool same = p->spec.rank == spec->rank;
   for (int i = 0; same && i < spec->rank; i++) same = p->spec.shape[i] == spec->shape[i];
   if (same) return CRN_OK;
@@ -165,7 +166,7 @@ static crn_status shape_differs(crn_build *b, crn_layer *l, const crn_param *p, 
   for (int i = 0; i < p->spec.rank; i++) crn_str_addf(&s, i ? ", %lld" : "(%lld", (long long)p->spec.shape[i]);
   crn_str_add(&s, ") exists");
   crn_status st =
-      crn_layer_fail(b, l, CRN_E_CONFIG, "parameter '%s' is shared, but its shape differs: %s", p->path, crn_str_get(&s));
+      crn_layer_fail(b, l, CRN_E_CONFIG, "%sparameter '%s' is shared, but its shape differs: %s", option, p->path, crn_str_get(&s));
   crn_str_free(&s);
   return st;
 }
@@ -207,14 +208,14 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
   CRN_TRY(find_reused(b, l, spec->name, &p, &given));
   if (given) return CRN_OK;
   if (p) {
-    CRN_TRY(shape_differs(b, l, p, spec));
+    CRN_TRY(shape_differs(b, l, p, spec, "option 'reuse_params': "));
     return layer_take(b, l, p);
   }
   const char *base = crn_layer_param_path(b, l);
   const char *path = base ? crn_arena_printf(&b->net->arena, "%s%s", base, spec->name) : NULL;
   if (!path) return crn_err_memory(b->err);
   p = crn_store_find(b->net->store, path);
-  if (p) CRN_TRY(shape_differs(b, l, p, spec));
+  if (p) CRN_TRY(shape_differs(b, l, p, spec, ""));
   else if (!(p = store_add(b, path, spec, l->path))) return crn_err_memory(b->err);
   if (!strcmp(p->owner, l->path)) {
     p->L2 = l->common.L2;
