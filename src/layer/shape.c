@@ -250,7 +250,7 @@ static crn_status split_infer(crn_build *b, crn_layer *l) {
     if (n < 0 && old->size >= 0) n = old->size / product;
     if (parts[i]) continue;
     if (n < 0 && product == 1) parts[i] = old;
-    else if (n < 0) parts[i] = crn_dim_derive(crn_build_dims(b), "split", old, NULL, product, 0, 0, old->kind, -1);
+    else if (n < 0) parts[i] = crn_dim_derive(crn_build_dims(b), "ceil_div", old, NULL, product, 0, 0, old->kind, -1);
     else parts[i] = crn_layer_dim(b, l, slot, was_feature || old->kind == CRN_DIM_FEATURE ? CRN_DIM_FEATURE : CRN_DIM_SPATIAL, n);
     if (!parts[i]) return CRN_E_MEMORY;
   }
