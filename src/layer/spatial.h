@@ -22,8 +22,8 @@ typedef struct crn_spatial {
 } crn_spatial;
 
 /* Arrange the input: axes of in_spatial_dims (None: all but batch and feature) in order. */
-*afterwards.* / crn_status crn_spatial_arrange(crn_build *b, crn_layer *l, const crn_tmpl *in,
-                                               const crn_value *in_spatial_dims, crn_spatial *s);
+crn_status crn_spatial_arrange(crn_build *b, crn_layer *l, const crn_tmpl *in, const crn_value *in_spatial_dims,
+                               crn_spatial *s);
 /* Sizes from a number or one per axis into out[0..n). v None: dflt (one per axis). */
 crn_status crn_spatial_sizes(crn_build *b, const crn_layer *l, const crn_value *v, const char *option, int n,
                              const int64_t *dflt, int64_t min, int64_t out[3]);
