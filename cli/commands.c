@@ -9,8 +9,11 @@
 const cli_command *const cli_commands[] = {
     &cli_cmd_config, //
     &cli_cmd_dump,   //
+    &cli_cmd_eval,   //
     &cli_cmd_functions,
     &cli_cmd_keys, //
+    &cli_cmd_layers,
+    &cli_cmd_train,
     NULL,
 };
 

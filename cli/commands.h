@@ -6,7 +6,12 @@
 #define CRN_CLI_COMMANDS_H
 
 #include "cli.h"
+#include "train/engine.h"
 
-extern const cli_command cli_cmd_config, cli_cmd_dump, cli_cmd_functions, cli_cmd_keys, cli_cmd_layers;
+extern const cli_command cli_cmd_config, cli_cmd_dump, cli_cmd_eval, cli_cmd_functions, cli_cmd_keys, cli_cmd_layers,
+    cli_cmd_train;
+
+/* Live bar and stop flag of the program, for the engine. */
+crn_engine_hooks cli_engine_hooks(cli *c);
 
 #endif

@@ -28,6 +28,7 @@ struct crn_param {
   int64_t size;         /* elements */
   const char *owner;    /* path of the layer that made it */
   bool initialised;     /* values were set or drawn */
+  bool preloaded;       /* by preload_from_files: the main load leaves it alone */
   double L2;            /* of the layer that made it */
   const crn_value *updater_opts; /* of the layer that made it, or NULL */
 };

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parameters from and to checkpoints: which to load, saving each epoch, cleaning up.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt/load.h"
+#include "ckpt/state_file.h"
+#include "train/engine.h"
+#include "train/keep_models.h"
+#include "train/start_epoch.h"
+
+static int tf_dtype(crn_dtype t) {
+  switch (t) {
+  case CRN_F64: return CRN_TF_FLOAT64;
+  case CRN_I32: return CRN_TF_INT32;
+  case CRN_I64: return CRN_TF_INT64;
+  case CRN_BOOL: return CRN_TF_BOOL;
+  default: return CRN_TF_FLOAT32;
+  }
+}
+
+static crn_status list_wants(crn_engine *e, const crn_net *net, crn_load_want **out, crn_err *err) {
+  crn_load_want *w = CRN_ARENA_ARRAY(&e->arena, crn_load_want, net->n_params + 1);
+  if (!w) return crn_err_memory(err);
+  for (int i = 0; i < net->n_params; i++) {
+    crn_param *p = net->params[i];
+    w[i].var = (crn_ckpt_var){p->path, tf_dtype(p->dtype), p->spec.rank, p->spec.shape};
+    w[i].dst = p->st.data;
+    w[i].non_critical = p->spec.non_critical || p->spec.not_saveable;
+    w[i].skip = p->preloaded;
+  }
+  *out = w;
+  return CRN_OK;
+}
+
+static void mark_loaded(const crn_net *net, const crn_load_want *w) {
+  for (int i = 0; i < net->n_params; i++) {
+    if (w[i].result != CRN_LOAD_DONE) continue;
+    net->params[i]->initialised = true;
+    crn_weight_changed(&net->params[i]->st);
+  }
+}
+
+static void read_global_step(crn_engine *e, const crn_bundle *b) {
+  const crn_bundle_entry *g = crn_bundle_find(b, "global_step");
+  crn_err ignore = {0};
+  int64_t step;
+  if (g && g->dtype == CRN_TF_INT64 && crn_bundle_read(b, g, &step, sizeof(step), &ignore) == CRN_OK) e->store->global_step = step;
+  crn_err_clear(&ignore);
+}
+
+crn_status crn_engine_load(crn_engine *e, const crn_net *net, const char *prefix, bool ignore_missing, crn_err *err) {
+  crn_bundle *b = NULL;
+  crn_load_want *w;
+  const char *path;
+  CRN_TRY(crn_config_input_path(e->config, prefix, &e->arena, &path, err));
+  CRN_TRY(list_wants(e, net, &w, err));
+  crn_status st = crn_bundle_open(path, &b, err);
+  const crn_load_opts o = {.ignore_missing = ignore_missing, .log = &e->log};
+  crn_logf(&e->log, 3, "Load model %s", path);
+  if (st == CRN_OK) st = crn_load_variables(b, w, (size_t)net->n_params, &o, NULL, err);
+  if (st == CRN_OK) {
+    mark_loaded(net, w);
+    read_global_step(e, b);
+  } else (void)crn_err_where(err, "loading '%s'", path);
+  crn_bundle_free(b);
+  return st;
+}
+
+/* ---- preload_from_files --------------------------------------------------------------------------------------------- */
+
+static crn_status string_list(crn_engine *e, const crn_value *v, const char *const **out, size_t *n) {
+  const size_t len = crn_v_is_str(v) ? 1 : crn_v_len(v);
+  const char **p = CRN_ARENA_ARRAY(&e->arena, const char *, len + 1);
+  if (!p) return CRN_E_MEMORY;
+  *n = 0;
+  for (size_t i = 0; i < len; i++) {
+    const char *s = crn_v_cstr(crn_v_is_str(v) ? v : crn_v_at(v, i));
+    if (s) p[(*n)++] = s;
+  }
+  *out = p;
+  return CRN_OK;
+}
+
+static crn_status preload_one(crn_engine *e, const crn_net *net, const char *name, const crn_value *v, bool first, crn_err *err) {
+  if (!crn_v_is_dict(v)) return crn_fail(err, CRN_E_CONFIG, "preload_from_files: entry '%s' must be a dict", name);
+  if (crn_v_truth(crn_v_get(v, "init_for_train")) != first) return CRN_OK;
+  const char *file = crn_v_cstr(crn_v_get(v, "filename")), *path;
+  if (!file) return crn_fail(err, CRN_E_CONFIG, "preload_from_files: entry '%s' needs 'filename'", name);
+  if (!crn_v_is_none(crn_v_get(v, "custom_missing_load_func")))
+    return crn_fail(err, CRN_E_NOT_IMPLEMENTED, "preload_from_files: entry '%s': not implemented: custom_missing_load_func", name);
+  CRN_TRY(crn_config_input_path(e->config, file, &e->arena, &path, err));
+  crn_load_opts o = {.load_if_prefix = crn_v_cstr(crn_v_get(v, "prefix")), .ignore_missing = crn_v_truth(crn_v_get(v, "ignore_missing")), .log = &e->log};
+  CRN_TRY(string_list(e, crn_v_get(v, "ignore_params"), &o.ignore_params, &o.n_ignore_params));
+  CRN_TRY(string_list(e, crn_v_get(v, "ignore_params_prefixes"), &o.ignore_params_prefixes, &o.n_ignore_params_prefixes));
+  const crn_value *map = crn_v_get(v, "var_name_mapping");
+  crn_name_pair *pairs = CRN_ARENA_ARRAY(&e->arena, crn_name_pair, crn_v_len(map) + 1);
+  if (!pairs) return crn_err_memory(err);
+  for (size_t i = 0; crn_v_is_dict(map) && i < map->u.dict.n; i++) {
+    const char *a = crn_v_cstr(map->u.dict.keys[i]), *b = crn_v_cstr(map->u.dict.vals[i]);
+    if (a && b) pairs[o.n_var_name_mapping++] = (crn_name_pair){a, b};
+  }
+  o.var_name_mapping = pairs;
+  crn_load_want *w;
+  crn_bundle *b = NULL;
+  CRN_TRY(list_wants(e, net, &w, err));
+  crn_logf(&e->log, 3, "loading weights from %s", path);
+  crn_status st = crn_bundle_open(path, &b, err);
+  if (st == CRN_OK) st = crn_load_variables(b, w, (size_t)net->n_params, &o, NULL, err);
+  if (st == CRN_OK) {
+    mark_loaded(net, w);
+    for (int i = 0; i < net->n_params; i++)
+      if (w[i].result == CRN_LOAD_DONE) {
+        net->params[i]->preloaded = true;
+        crn_logf(&e->log, 4, "%s registered for pre-loading via prefix '%s'.", net->params[i]->path, o.load_if_prefix ? o.load_if_prefix : "");
+      }
+  } else (void)crn_err_where(err, "preload_from_files: entry '%s'", name);
+  crn_bundle_free(b);
+  return st;
+}
+
+crn_status crn_engine_preload(crn_engine *e, const crn_net *net, bool first_training_epoch, crn_err *err) {
+  const crn_value *d = crn_v_get(e->values, "preload_from_files");
+  if (!crn_v_is_dict(d)) return CRN_OK;
+  size_t n = d->u.dict.n;
+  for (size_t done = 0, last = 0; done < n; done++) { /* sorted by name */
+    size_t best = n;
+    for (size_t i = 0; i < n; i++) {
+      const char *k = crn_v_cstr(d->u.dict.keys[i]);
+      if (!k) return crn_fail(err, CRN_E_CONFIG, "preload_from_files: names must be strings");
+      if (done && strcmp(k, crn_v_cstr(d->u.dict.keys[last])) <= 0) continue;
+      if (best == n || strcmp(k, crn_v_cstr(d->u.dict.keys[best])) < 0) best = i;
+    }
+    if (best == n) break;
+    CRN_TRY(preload_one(e, net, crn_v_cstr(d->u.dict.keys[best]), d->u.dict.vals[best], first_training_epoch, err));
+    last = best;
+  }
+  return CRN_OK;
+}
+
+/* ---- saving --------------------------------------------------------------------------------------------------------- */
+
+crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix, crn_err *err) {
+  crn_bundle_writer *w = NULL;
+  crn_save_opts o = crn_save_defaults();
+  o.log = &e->log;
+  CRN_TRY(crn_bundle_begin(prefix, &o, &w, err));
+  crn_status st = CRN_OK;
+  for (int i = 0; i < net->n_params && st == CRN_OK; i++) {
+    const crn_param *p = net->params[i];
+    if (!p->spec.not_saveable) st = crn_bundle_add(w, p->path, tf_dtype(p->dtype), p->spec.rank, p->spec.shape, p->st.data, err);
+  }
+  if (st == CRN_OK) st = crn_bundle_add(w, "global_step", CRN_TF_INT64, 0, NULL, &e->store->global_step, err);
+  if (st == CRN_OK) st = crn_bundle_finish(w, err);
+  crn_bundle_writer_free(w);
+  return st;
+}
+
+crn_status crn_engine_save_epoch(crn_engine *e, crn_err *err) {
+  if (!e->model) return CRN_OK;
+  const char *prefix = crn_arena_printf(&e->arena, "%s.%03lld", e->model, (long long)e->epoch);
+  if (!prefix) return crn_err_memory(err);
+  crn_logf(&e->log, 4, "Save model under %s", prefix);
+  CRN_TRY(crn_engine_save(e, e->train_net, prefix, err));
+  return crn_ckpt_state_write(prefix, NULL, err);
+}
+
+crn_status crn_engine_cleanup(crn_engine *e, crn_err *err) {
+  crn_keep_options o;
+  crn_models m;
+  CRN_TRY(crn_keep_options_read(crn_v_get(e->values, "cleanup_old_models"), &e->arena, &e->log, &o, err));
+  if (!o.on || !e->model) return CRN_OK;
+  CRN_TRY(crn_models_find(e->model, e->epoch, &e->arena, &m, err));
+  bool *keep = CRN_ARENA_ARRAY(&e->arena, bool, m.n + 1);
+  if (!keep) return crn_err_memory(err);
+  CRN_TRY(crn_keep_choose(&o, m.epochs, m.n, crn_lr_table_of(e->lr), keep, err));
+  for (size_t i = 0; i < m.n; i++) {
+    if (keep[i]) continue;
+    crn_logf(&e->log, 4, "Delete model epoch %lld (%s)", (long long)m.epochs[i], m.prefixes[i]);
+    CRN_TRY(crn_bundle_remove(m.prefixes[i], err));
+  }
+  return CRN_OK;
+}
+
+/* ---- other tasks ---------------------------------------------------------------------------------------------------- */
+
+crn_status crn_engine_load_for_task(crn_engine *e, const crn_net *net, crn_err *err) {
+  const char *load;
+  int64_t load_epoch, epoch;
+  bool allow_random, ignore_missing;
+  CRN_TRY(crn_config_str(e->config, "load", NULL, &load, err));
+  CRN_TRY(crn_config_int(e->config, "load_epoch", 0, &load_epoch, err));
+  CRN_TRY(crn_config_int(e->config, "epoch", 0, &epoch, err));
+  CRN_TRY(crn_config_bool(e->config, "allow_random_model_init", false, &allow_random, err));
+  CRN_TRY(crn_config_bool(e->config, "load_ignore_missing_vars", false, &ignore_missing, err));
+  if (load_epoch <= 0) load_epoch = epoch;
+  crn_models m = {0};
+  if (e->model) CRN_TRY(crn_models_find(e->model, load_epoch > e->num_epochs ? load_epoch : e->num_epochs, &e->arena, &m, err));
+  const crn_start_query q = {.existing = m.epochs, .n_existing = m.n, .has_load = load != NULL, .load_file_epoch = load ? crn_model_epoch_of(load, load_epoch) : -1,
+                             .load_epoch = load_epoch, .allow_random = allow_random};
+  crn_start s;
+  CRN_TRY(crn_start_other(&q, &e->log, &s, err));
+  e->epoch = s.first_epoch;
+  CRN_TRY(crn_engine_preload(e, net, false, err));
+  if (s.source == CRN_START_LOAD) return crn_engine_load(e, net, load, ignore_missing, err);
+  if (s.source == CRN_START_MODEL) return crn_engine_load(e, net, crn_models_prefix(&m, s.model_epoch), ignore_missing, err);
+  return crn_store_init_values(e->store, e->seed, err);
+}
