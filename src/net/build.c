@@ -268,17 +268,24 @@ static crn_status mark_live(crn_build *b) {
   return CRN_OK;
 }
 
+static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* In order of names, as the original does: what one registers as data the next may use. */
 static crn_status build_triggered(crn_build *b, bool extern_pass) {
   const crn_value *d = b->net->root->dict;
-  for (size_t i = 0; i < d->u.dict.n; i++) {
-    const char *name = crn_v_cstr(d->u.dict.keys[i]);
-    const crn_value *dict = d->u.dict.vals[i];
-    if (!name) continue;
-    if (extern_pass ? crn_v_is_none(crn_v_get(dict, "register_as_extern_data")) || name[0] == '#'
-                    : !triggers(dict, name, b->net->root))
+  const char **names = CRN_ARENA_ARRAY(&b->net->arena, const char *, d->u.dict.n + 1);
+  if (!names) return crn_err_memory(b->err);
+  size_t n = 0;
+  for (size_t i = 0; i < d->u.dict.n; i++)
+    if ((names[n] = crn_v_cstr(d->u.dict.keys[i]))) n++;
+  qsort(names, n, sizeof(*names), by_text);
+  for (size_t i = 0; i < n; i++) {
+    const crn_value *dict = crn_v_get(d, names[i]);
+    if (extern_pass ? crn_v_is_none(crn_v_get(dict, "register_as_extern_data")) || names[i][0] == '#'
+                    : !triggers(dict, names[i], b->net->root))
       continue;
     crn_layer *l;
-    CRN_TRY(crn_scope_get(b, b->net->root, name, NULL, NULL, &l));
+    CRN_TRY(crn_scope_get(b, b->net->root, names[i], NULL, NULL, &l));
     CRN_TRY(crn_build_add_root(b, l));
     CRN_TRY(build_roots(b));
     if (extern_pass) CRN_TRY(crn_extern_register(b, l));

@@ -281,8 +281,14 @@ crn_status crn_net_make_externs(crn_build *b) {
 crn_status crn_extern_register(crn_build *b, crn_layer *l) {
   crn_net *net = b->net;
   const char *key = l->common.register_as_extern_data;
-  if (crn_net_extern(net, key))
+  crn_extern *declared = crn_net_extern(net, key);
+  if (declared && declared->layer)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'register_as_extern_data': data key '%s' exists already", key);
+  if (declared) { /* only declared so far: the layer takes its place */
+    declared->t = l->out;
+    declared->layer = l;
+    return CRN_OK;
+  }
   if (net->n_externs == net->cap_externs)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "more than %d layers are registered as data", CRN_MAX_REGISTERED);
   net->externs[net->n_externs++] =
