@@ -21,11 +21,14 @@ typedef struct crn_loss_io {
   bool error_integer; /* errors are counts */
   /* When set (>= 0) overrides the norm's number of frames. */
   double n_frames;
+  bool own_norm; /* n_frames counts whatever the custom norm options say */
 } crn_loss_io;
 
 enum crn_loss_flags {
   CRN_LOSS_NEEDS_TARGET = 1u << 0,
-  CRN_LOSS_RECURRENT = 1u << 1 /* works on whole sequences (ctc, edit distance): not per step of a loop */
+  CRN_LOSS_RECURRENT = 1u << 1, /* works on whole sequences (ctc, edit distance): not per step of a loop */
+  CRN_LOSS_ANY_DIM = 1u << 2,   /* the output's dim need not be the target's */
+  CRN_LOSS_ANY_SHAPE = 1u << 3  /* nor its number of axes */
 };
 
 typedef struct crn_loss_desc {
@@ -36,7 +39,10 @@ typedef struct crn_loss_desc {
   unsigned flags;
   /* Output dim that a target of dim asks for (ctc: +1); NULL: the same. */
   int64_t (*output_dim)(const void *cfg, int64_t target_dim);
-  crn_status (*check)(crn_build *b, crn_layer *l, const crn_loss *loss); /* construction checks, may be NULL */
+  /* Look up what the options name besides layers (inner losses), when the layer object is made; may be NULL. */
+  crn_status (*refs)(crn_build *b, crn_layer *l, crn_loss *loss);
+  /* Construction checks of a loss that will be computed, templates being known; may be NULL. */
+  crn_status (*check)(crn_build *b, crn_layer *l, const crn_loss *loss);
   crn_status (*compute)(crn_exec *x, crn_layer *l, const crn_loss *loss, crn_loss_io *io); /* NULL: not implemented */
 } crn_loss_desc;
 

@@ -24,9 +24,10 @@ static const crn_opt common_loss_opts[] = {
     {.name = "custom_inv_norm_factor", .type = CRN_OPT_VALUE, .offset = OFF(custom_inv_norm_factor), .dflt = "None", .doc = "layer whose sum is the inverse norm factor"},
     CRN_OPT_END};
 
-static const crn_loss_desc *loss_class(crn_build *b, crn_layer *l, const char *name) {
+/* NULL with a recorded failure, or without one when the loss isn't computed in this network anyway. */
+static const crn_loss_desc *loss_class(crn_build *b, crn_layer *l, const char *name, bool wanted) {
   const crn_loss_desc *d = crn_loss_class_find(name);
-  if (d && d->compute) return d;
+  if ((d && d->compute) || !wanted) return d;
   if (d) {
     (void)crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: loss '%s'", name);
     return NULL;
@@ -41,7 +42,7 @@ static const crn_loss_desc *loss_class(crn_build *b, crn_layer *l, const char *n
 }
 
 /* All options: the loss's own and the common ones, from one dict. */
-static crn_status loss_options(crn_build *b, crn_layer *l, const crn_value *opts, crn_loss *loss) {
+static crn_status loss_options(crn_build *b, crn_layer *l, const crn_value *opts, crn_loss *loss, bool wanted) {
   const char *also[80];
   size_t n = 0;
   loss_common c;
@@ -60,7 +61,7 @@ static crn_status loss_options(crn_build *b, crn_layer *l, const crn_value *opts
   loss->cfg = crn_arena_alloc(&b->net->arena, loss->desc->cfg_size ? loss->desc->cfg_size : 1);
   if (!loss->cfg) return crn_err_memory(b->err);
   CRN_TRY(crn_options_check_dict(b, l, opts, loss->desc->opts, loss->cfg, what, also));
-  for (const crn_opt *o = loss->desc->opts; o && o->name; o++) {
+  for (const crn_opt *o = loss->desc->opts; wanted && o && o->name; o++) {
     const crn_value *v = crn_v_get(opts, o->name);
     if (o->type != CRN_OPT_LAYER || crn_v_is_none(v)) continue;
     CRN_TRY(crn_layer_ref(b, l, crn_v_cstr(v), o->edge, o->name, (crn_layer **)((char *)loss->cfg + o->offset)));
@@ -70,6 +71,12 @@ static crn_status loss_options(crn_build *b, crn_layer *l, const crn_value *opts
   loss->use_flatten_frames = c.use_flatten_frames;
   loss->custom_norm_factor = c.custom_norm_factor;
   loss->custom_inv_norm_factor = c.custom_inv_norm_factor;
+  if (!wanted) return CRN_OK;
+  if (!crn_v_is_none(c.custom_norm_factor) && !crn_v_is_none(c.custom_inv_norm_factor))
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "loss_opts: give 'custom_norm_factor' or 'custom_inv_norm_factor', not both");
+  if (!crn_v_is_none(c.custom_norm_factor) && c.custom_norm_factor->kind == CRN_V_CALLABLE)
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: loss option 'custom_norm_factor' as a function");
   if (crn_v_is_str(c.custom_norm_factor))
     CRN_TRY(crn_layer_ref(b, l, crn_v_cstr(c.custom_norm_factor), CRN_EDGE_DATA, "custom_norm_factor", &loss->norm_layer));
   if (crn_v_is_str(c.custom_inv_norm_factor))
@@ -113,7 +120,21 @@ static bool wants_losses(const crn_build *b, const crn_layer *l) {
   return true;
 }
 
+/* loss_scale and loss_opts make sense with a loss only, and must not name two scales. */
+static crn_status check_loss_keys(crn_build *b, crn_layer *l) {
+  const bool scaled = !isnan(l->common.loss_scale), opts = !crn_v_is_none(l->common.loss_opts);
+  if (crn_v_is_none(l->common.loss) && (scaled || opts))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option '%s' without option 'loss'", scaled ? "loss_scale" : "loss_opts");
+  double scale;
+  const crn_value *v = crn_v_get(l->common.loss_opts, "scale");
+  if (!scaled || crn_v_is_none(v) || !crn_v_to_float(v, &scale) || scale == l->common.loss_scale) return CRN_OK;
+  return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'loss_scale' is %g, but loss_opts has scale %g",
+                        l->common.loss_scale, scale);
+}
+
 crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
+  if (l->desc->flags & CRN_L_INTERNAL) return CRN_OK;
+  if (!(l->common.loss_only_on_non_search > 0 && l->scope->search)) CRN_TRY(check_loss_keys(b, l));
   if (crn_v_is_none(l->common.loss)) {
     const char *t = crn_v_cstr(l->common.target);
     crn_layer *used;
@@ -128,28 +149,29 @@ crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
   if (!opts) return crn_err_memory(b->err);
   if (!name) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'loss': expected the name of a loss, got %s",
                                    crn_v_kind_name(l->common.loss));
-  const crn_loss_desc *desc = loss_class(b, l, name);
+  const bool wanted = wants_losses(b, l);
+  const crn_loss_desc *desc = loss_class(b, l, name, wanted);
   if (!desc) return b->err->code;
   crn_loss *loss = CRN_ARENA_NEW(&b->net->arena, crn_loss);
   if (!loss) return crn_err_memory(b->err);
   loss->desc = desc;
   loss->layer = l;
   loss->name = l->path;
-  CRN_TRY(loss_options(b, l, opts, loss));
+  CRN_TRY(loss_options(b, l, opts, loss, wanted));
   const char *target = crn_target_name(b, l, 0);
   if (target && (desc->flags & CRN_LOSS_NEEDS_TARGET || !crn_v_is_none(l->common.target)) && l->scope->eval && !(l->scope->loop && b->net->search)) {
     for (int i = 0; (target = crn_target_name(b, l, i)); i++) {
       crn_layer *t;
       CRN_TRY(crn_target_layer(b, l, target, &t));
-      if (i == 0 && wants_losses(b, l)) {
+      if (i == 0 && wanted) {
         loss->target = t;
         CRN_TRY(crn_layer_add_edge(b, l, t, CRN_EDGE_TARGET, "target"));
       }
     }
   }
   l->loss = loss;
-  loss->active = wants_losses(b, l);
-  return desc->check ? desc->check(b, l, loss) : CRN_OK;
+  loss->active = wanted;
+  return wanted && desc->refs ? desc->refs(b, l, loss) : CRN_OK;
 }
 
 crn_status crn_loss_output_dim(crn_build *b, crn_layer *l, const crn_dim **dim, int64_t *size) {
@@ -159,6 +181,36 @@ crn_status crn_loss_output_dim(crn_build *b, crn_layer *l, const crn_dim **dim, 
   if (want != *size) *dim = NULL;
   *size = want;
   return CRN_OK;
+}
+
+/* Axes and dims of output and target agree, and what the loss itself asks for. */
+static crn_status check_loss(crn_build *b, const crn_loss *loss) {
+  crn_layer *l = loss->layer;
+  const crn_loss_desc *desc = loss->desc;
+  if (desc->flags & CRN_LOSS_NEEDS_TARGET && !loss->target)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "loss '%s' needs a target: option 'target' is None", desc->name);
+  if (loss->target && desc->flags & CRN_LOSS_NEEDS_TARGET && !(desc->flags & CRN_LOSS_ANY_SHAPE)) {
+    const crn_tmpl *o = &l->out, *t = &loss->target->out;
+    const bool same_axes = o->n + o->sparse == t->n + t->sparse;
+    crn_str so = {0}, st = {0};
+    crn_tmpl_describe(o, &so);
+    crn_tmpl_describe(t, &st);
+    crn_status status = CRN_OK;
+    const int64_t is = crn_tmpl_dim(o), want = crn_tmpl_dim(t) < 0 || !desc->output_dim
+                                                   ? crn_tmpl_dim(t)
+                                                   : desc->output_dim(loss->cfg, crn_tmpl_dim(t));
+    if (!same_axes || (!(desc->flags & CRN_LOSS_RECURRENT) && (o->time_axis < 0) != (t->time_axis < 0)))
+      status = crn_layer_fail(b, l, CRN_E_CONFIG, "loss '%s': the axes of output %s and target '%s' %s differ",
+                              desc->name, crn_str_get(&so), loss->target->path, crn_str_get(&st));
+    else if (!(desc->flags & CRN_LOSS_ANY_DIM) && is >= 0 && want >= 0 && is != want)
+      status = crn_layer_fail(b, l, CRN_E_CONFIG,
+                              "loss '%s': Expected output dim is %lld but the output has dim %lld (target '%s' is %s)",
+                              desc->name, (long long)want, (long long)is, loss->target->path, crn_str_get(&st));
+    crn_str_free(&so);
+    crn_str_free(&st);
+    CRN_TRY(status);
+  }
+  return desc->check ? desc->check(b, l, loss) : CRN_OK;
 }
 
 static crn_status list_loss(crn_build *b, crn_loss *loss) {
@@ -178,8 +230,12 @@ static crn_status collect_body(crn_build *b, const crn_body *body) {
   for (int i = 0; i < body->n; i++) {
     crn_layer *l = body->order[i];
     if (!l->live || !l->loss) continue;
-    if (l->loss->active) CRN_TRY(list_loss(b, l->loss));
-    else l->loss = NULL;
+    if (!l->loss->active) {
+      l->loss = NULL;
+      continue;
+    }
+    CRN_TRY(check_loss(b, l->loss));
+    CRN_TRY(list_loss(b, l->loss));
   }
   return CRN_OK;
 }
@@ -217,22 +273,26 @@ static double sum_of(const crn_tensor *t) {
   return s;
 }
 
-/* Number of frames: sum of the lengths of the time axis, sequences without one, 1 for a scalar. */
-static double count_frames(crn_exec *x, const crn_data *d) {
-  if (!d) return 1;
-  if (d->t.time_axis >= 0 && d->len[d->t.time_axis]) {
-    const crn_data *len = d->len[d->t.time_axis];
-    double s = sum_of(len->v);
-    if (crn_tmpl_batch_axis(&len->t) < 0) s *= (double)crn_data_n_seqs(d);
-    return s;
+/* What a norm factor counts (losses.md): frames of all sequences; positions of the dynamic axes of an output without
+ * batch axis; sequences; one. */
+static double count_frames(const crn_data *output, const crn_data *target) {
+  const crn_data *d = target ? target : output;
+  if (crn_tmpl_batch_axis(&output->t) < 0) {
+    double n = 1;
+    for (int i = 0; i < output->t.n; i++)
+      if (crn_dim_is_dynamic(output->t.dims[i])) n *= (double)output->v->shape[i];
+    return n;
   }
-  (void)x;
-  if (d->t.time_axis >= 0) return (double)(d->v->shape[d->t.time_axis] * crn_data_n_seqs(d));
-  return crn_tmpl_batch_axis(&d->t) >= 0 ? (double)crn_data_n_seqs(d) : 1;
+  const int time = d->t.time_axis;
+  if (output->t.time_axis < 0 || time < 0) return (double)crn_data_n_seqs(output);
+  if (!d->len[time]) return (double)(d->v->shape[time] * crn_data_n_seqs(d));
+  const double s = sum_of(d->len[time]->v);
+  return crn_tmpl_batch_axis(&d->len[time]->t) < 0 ? s * (double)crn_data_n_seqs(d) : s;
 }
 
 static double norm_factor(crn_exec *x, const crn_loss *loss, const crn_loss_io *io) {
   double f;
+  if (io->own_norm) return 1.0 / io->n_frames;
   if (loss->norm_layer) {
     const crn_data *d = crn_exec_slot(x, loss->norm_layer)->out;
     return d && d->v ? sum_of(d->v) : 1;
@@ -246,7 +306,7 @@ static double norm_factor(crn_exec *x, const crn_loss *loss, const crn_loss_io *
   }
   if (!crn_v_is_none(loss->custom_norm_factor) && crn_v_to_float(loss->custom_norm_factor, &f)) return f;
   if (!crn_v_is_none(loss->custom_inv_norm_factor) && crn_v_to_float(loss->custom_inv_norm_factor, &f)) return 1.0 / f;
-  const double n = io->n_frames >= 0 ? io->n_frames : count_frames(x, io->target ? io->target : io->output);
+  const double n = io->n_frames >= 0 ? io->n_frames : count_frames(io->output, io->target);
   return 1.0 / n;
 }
 
