@@ -127,6 +127,7 @@ struct crn_layer {
   int visit;               /* construction's mark */
   bool refs_done, params_done;
   bool live;               /* something that is wanted depends on it */
+  struct crn_batch_norm *batch_norm; /* the option of that name, or NULL (layer/batch_norm.h) */
   struct crn_reuse *reuse; /* reuse_params, looked up (net/params.c) */
 };
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layer/batch_norm.h"
 #include "net/wrappers.h"
 
 crn_err *crn_build_err(crn_build *b) { return b->err; }
@@ -127,6 +128,7 @@ crn_status crn_layer_infer_once(crn_build *b, crn_layer *l) {
   inherit_beam_and_availability(l);
   if (l->desc->flags & CRN_L_INTERNAL) return CRN_OK;
   CRN_TRY(check_n_out(b, l));
+  CRN_TRY(crn_batch_norm_infer(b, l));
   return check_out_shape(b, l);
 }
 

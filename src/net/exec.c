@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernel/kernel.h"
+#include "layer/batch_norm.h"
 #include "net/build.h"
 #include "net/loop.h"
 #include "net/wrappers.h"
@@ -195,6 +196,7 @@ crn_status crn_exec_layer(crn_exec *x, crn_layer *l) {
     d->beam = beam;
     s->out = d; /* visible to the class while it runs: its beam */
     st = l->desc->forward(x, l, d);
+    if (st == CRN_OK && l->batch_norm) st = crn_batch_norm_apply(x, l, d);
   }
   if (st == CRN_OK && crn_run_failed(r)) st = r->err->code;
   if (st == CRN_OK) st = check_output(x, l, d);

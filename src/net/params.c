@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layer/batch_norm.h"
 #include "net/build.h"
 
 /* ---- paths ---------------------------------------------------------------------------------------------------------- */
@@ -227,7 +228,8 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
 static crn_status layer_params(crn_build *b, crn_layer *l) {
   if (l->params_done) return CRN_OK;
   l->params_done = true;
-  return l->desc->params ? l->desc->params(b, l) : CRN_OK;
+  if (l->desc->params) CRN_TRY(l->desc->params(b, l));
+  return crn_batch_norm_params(b, l);
 }
 
 /* ---- the network's list --------------------------------------------------------------------------------------------- */
