@@ -106,8 +106,8 @@ static crn_status x_of(void *user, crn_run *r, const char *name, crn_ev *out, bo
 static crn_status expressions(crn_run *r, crn_arena *a) {
   static const char *const texts[] = {
       "safe_log(tf.reshape(tf.nn.softmax(x * 2), [-1, 50])) if len([1, 2, 3]) > 2 and not None else 'a' 'b' + \"c\"",
-      "tf.where(x[..., ::2] > 0, tf.concat([x, x], axis=-1)[..., 1:2], 3.0) + tf.reduce_sum(tf.stack((x, x)), axis=[0, "
-      "1])[0, 0]",
+      ("tf.where(x[..., ::2] > 0, tf.concat([x, x], axis=-1)[..., 1:2], 3.0) + "
+       "tf.reduce_sum(tf.stack((x, x)), axis=[0, 1])[0, 0]"),
       "optional_add(None, x, tf.random.uniform(tf.shape(x))) ** 2 - tf.split(x, [20, -1], axis=1)[0][:, 1:2]",
   };
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
