@@ -117,10 +117,8 @@ static crn_tensor *masked_step(crn_unit_run *c, bool padded) {
 
 /* Outside of training what a step made is given back when it is over, but for its output and states. */
 static crn_tensor *framed_step(crn_unit_run *c, bool padded) {
-  if (c->r->recording) return masked_step(c, padded);
+  if (c->r->recording || c->u->single) return masked_step(c, padded);
   crn_frame f;
-  crn_tensor *before[CRN_UNIT_STATES];
-  memcpy(before, c->s, sizeof(before));
   crn_frame_open(c->r, &f);
   crn_tensor *y = masked_step(c, padded);
   crn_t_hold(y);
@@ -143,6 +141,10 @@ static void run_steps(crn_unit_run *c) {
   for (int64_t k = 0; k < c->T && !crn_run_failed(r); k++) {
     c->t = c->u->reverse ? c->T - 1 - k : k;
     ys[c->t] = c->t < longest ? framed_step(c, c->t >= shortest) : zero;
+  }
+  if (c->T == 1) {
+    c->y = ys[0] ? crn_t_reshape(r, ys[0], 3, shape) : NULL;
+    return;
   }
   c->y = c->T ? crn_stack(r, (int)c->T, ys, 0) : crn_t_zeros(r, r->real, 3, shape);
   for (int64_t t = 0; t < c->T && t < longest && !r->recording && c->y; t++) crn_t_release(r, ys[t]);
