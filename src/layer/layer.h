@@ -126,6 +126,7 @@ struct crn_layer {
   void *priv;              /* the class's own, made in infer or refs (build arena) */
   int visit;               /* construction's mark */
   bool refs_done, params_done;
+  int keep_states;         /* 1: final states are kept for the run after (keep_over_epoch), 2: also over epochs */
   bool live;               /* something that is wanted depends on it */
   struct crn_batch_norm *batch_norm; /* the option of that name, or NULL (layer/batch_norm.h) */
   struct crn_reuse *reuse; /* reuse_params, looked up (net/params.c) */
@@ -219,6 +220,8 @@ crn_tensor *crn_param_get(crn_exec *x, crn_layer *l, const char *name);
 /* State i before this step (its initial value at the beginning); and after. */
 const crn_data *crn_state_in(crn_exec *x, crn_layer *l, int i);
 crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
+/* Final state i of the session's run before, of a layer with keep_states; NULL: none yet (or failed, recorded). */
+const crn_data *crn_kept_state(crn_exec *x, crn_layer *l, int i);
 /* State i of another layer (hidden state): after its last step, or as it is now inside a loop; of "prev:x": before this
  * step. Brought to l's beams. NULL: failed (recorded). */
 const crn_data *crn_state_of(crn_exec *x, crn_layer *l, crn_layer *of, int i);

@@ -129,7 +129,7 @@ static crn_tensor *part_value(crn_exec *x, crn_layer *l, int i, crn_data *out) {
     for (int k = 0; d && k < d->t.n - 1; k++) out->len[k] = d->len[k];
     return d ? d->v : NULL;
   }
-  if (!states_of_key(c->key, owner, &first, &n) || n > 16) {
+  if (!states_of_key(c->key, owner, &first, &n) || n < 1 || n > 16) {
     (void)crn_exec_fail(x, l, "layer '%s' has no such state", owner->path);
     return NULL;
   }

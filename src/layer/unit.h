@@ -41,7 +41,7 @@ typedef struct crn_unit_desc {
   crn_tensor *(*step)(crn_unit_run *c, crn_tensor *const *z); /* one frame: gives y [N, n], updates s */
 } crn_unit_desc;
 
-typedef enum crn_start_kind { CRN_START_ZEROS, CRN_START_ONES, CRN_START_VAR, CRN_START_LAYER } crn_start_kind;
+typedef enum crn_start_kind { CRN_START_ZEROS, CRN_START_ONES, CRN_START_VAR, CRN_START_KEPT, CRN_START_LAYER } crn_start_kind;
 
 typedef struct crn_start { /* a state before the first frame */
   crn_start_kind kind;

@@ -25,7 +25,12 @@ static crn_status one_start(crn_build *b, crn_layer *l, const crn_value *v, crn_
       s->kind = (crn_start_kind)i;
       return CRN_OK;
     }
-  if (!strncmp(name, "keep_over_epoch", 15) || !strcmp(name, "placeholder"))
+  if (!strcmp(name, "keep_over_epoch") || !strcmp(name, "keep_over_epoch_no_init")) {
+    s->kind = CRN_START_KEPT;
+    l->keep_states = strlen(name) > 15 ? 2 : 1;
+    return CRN_OK;
+  }
+  if (!strcmp(name, "placeholder"))
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'initial_state': '%s'", name);
   s->kind = CRN_START_LAYER;
   return crn_layer_ref(b, l, name, CRN_EDGE_DATA, "initial_state", &s->layer);
@@ -143,6 +148,19 @@ static crn_tensor *from_layer(crn_exec *x, crn_layer *l, crn_layer *of, crn_data
   return crn_broadcast_to(r, crn_data_fit(r, &c, &out->t, crn_exec_version(x), false), n, shape);
 }
 
+/* The final state of the run before; zeros if there is none. */
+static crn_tensor *from_last_run(crn_exec *x, crn_layer *l, int i, int rank, const int64_t *shape) {
+  crn_run *r = crn_exec_run(x);
+  const crn_data *d = crn_kept_state(x, l, i);
+  if (!d) return crn_t_zeros(r, r->real, rank, shape);
+  bool same = d->v->rank == rank;
+  for (int k = 0; same && k < rank; k++) same = d->v->shape[k] == shape[k];
+  if (same) return d->v;
+  (void)crn_exec_fail(x, l, "option 'initial_state': states are kept for %lld sequences, but this batch has %lld",
+                      (long long)(d->v->rank ? d->v->shape[0] : 1), (long long)(rank ? shape[0] : 1));
+  return NULL;
+}
+
 crn_status crn_unit_state_init(crn_exec *x, crn_layer *l, int i, crn_data *out) {
   const crn_unit *u = crn_unit_of(l);
   crn_run *r = crn_exec_run(x);
@@ -157,6 +175,8 @@ crn_status crn_unit_state_init(crn_exec *x, crn_layer *l, int i, crn_data *out) 
     const char *name = var_name(&r->arena, l, u, i);
     crn_tensor *v = name ? crn_param_get(x, l, name) : NULL;
     out->v = crn_broadcast_to(r, v, out->t.n, shape);
+  } else if (s->kind == CRN_START_KEPT) {
+    out->v = from_last_run(x, l, i, out->t.n, shape);
   } else if (s->kind == CRN_START_LAYER) {
     out->v = from_layer(x, l, s->layer, out, shape);
   } else {

@@ -72,6 +72,7 @@ void crn_exec_free(crn_exec *x) {
   crn_free(x->losses);
   crn_free(x->loss_values);
   crn_free(x->assigns);
+  crn_exec_free_kept(x);
   crn_err_clear(&x->err);
   crn_free(x);
 }
@@ -225,6 +226,7 @@ crn_status crn_exec_body(crn_exec *x, const crn_body *body) {
 crn_status crn_exec_forward(crn_exec *x, crn_err *err) {
   crn_status st = crn_exec_body(x, &x->net->body);
   if (st == CRN_OK) st = crn_exec_objective(x);
+  if (st == CRN_OK) st = crn_exec_keep_states(x);
   if (st != CRN_OK) return crn_fail(err, st, "%s", crn_err_text(&x->err));
   return CRN_OK;
 }

@@ -65,6 +65,7 @@ struct crn_exec {
   bool keep_all;         /* don't drop values after their last reader */
   crn_threads *threads;
   bool stop_requested;
+  struct crn_kept **kept; /* by layer index: states for the next run, NULL = none (kept.c) */
 };
 
 typedef struct crn_session_opts {
@@ -88,6 +89,8 @@ crn_status crn_exec_forward(crn_exec *x, crn_err *err);
 crn_status crn_exec_backward(crn_exec *x, crn_err *err);
 /* Carry out what layers assigned (running statistics). */
 void crn_exec_apply_assigns(crn_exec *x);
+/* A new epoch (or evaluation) begins: states with keep_over_epoch start anew. */
+void crn_exec_new_epoch(crn_exec *x);
 /* Value of a layer after the run; NULL if it did not run or was dropped. */
 const crn_data *crn_exec_value(const crn_exec *x, const crn_layer *l);
 /* Gradient of a parameter as a dense array (rows added up), or NULL if it has none. */
@@ -110,6 +113,9 @@ crn_status crn_exec_losses(crn_exec *x, crn_layer *l);
 crn_status crn_exec_loop_losses(crn_exec *x, crn_layer *l, const crn_loop *loop);
 crn_status crn_exec_loop_losses_end(crn_exec *x, const crn_loop *loop);
 crn_status crn_exec_objective(crn_exec *x);
+/* kept.c */
+crn_status crn_exec_keep_states(crn_exec *x);
+void crn_exec_free_kept(crn_exec *x);
 /* mask.c: where the mask of the masked_computation around l is false, d becomes the value before */
 crn_status crn_mask_blend(crn_exec *x, crn_layer *l, const crn_data *before, crn_data *d);
 /* initial.c: output of l before the first step. */

@@ -10,7 +10,8 @@
 
 typedef struct unit {
   const char *name;
-  bool in_set, searching_choice, self_prev, reads_state;
+  bool in_set, searching_choice, self_prev;
+  bool stays; /* its state is read in each step, or it reads one */
   unsigned char *now, *prev; /* dependencies: n flags each */
   int tie;                   /* smallest index of the units collocated with it */
 } unit;
@@ -105,7 +106,14 @@ static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, in
     const int u = find_unit(us, crn_loop_unit_of(loop, l));
     if (u >= 0) add_deps(us, loop, u, l, 0);
     if (u >= 0 && l->out.beam.choice == l) us->u[u].searching_choice = true;
-    if (u >= 0 && reads_state_inside(loop, l)) us->u[u].reads_state = true;
+    if (u >= 0 && reads_state_inside(loop, l)) {
+      us->u[u].stays = true;
+      for (int k = 0; k < l->n_src; k++) {
+        const crn_layer *of = l->src[k]->desc == &crn_wrap_prev ? ((const crn_prev *)l->src[k]->priv)->of : l->src[k];
+        const int j = of->body == &loop->body ? find_unit(us, crn_loop_unit_of(loop, of)) : -1;
+        if (j >= 0) us->u[j].stays = true;
+      }
+    }
   }
   for (int i = 0; i < us->n; i++) { /* collocated layers move together */
     const crn_value *with = crn_v_get(crn_v_get(loop->inside->dict, us->u[i].name), "collocate_with");
@@ -122,7 +130,7 @@ static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, in
 }
 
 static bool fixed(const units *us, int i) {
-  return us->u[i].self_prev || us->u[i].searching_choice || us->u[i].reads_state || !strcmp(us->u[i].name, "end");
+  return us->u[i].self_prev || us->u[i].searching_choice || us->u[i].stays || !strcmp(us->u[i].name, "end");
 }
 
 static bool can_move_output(const units *us, int i, int tie) {
