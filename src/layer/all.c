@@ -19,6 +19,7 @@ extern const crn_layer_desc crn_family_choice[];
 extern const crn_layer_desc crn_family_masked[];
 extern const crn_layer_desc crn_family_combine[];
 extern const crn_layer_desc crn_family_attention[];
+extern const crn_layer_desc crn_family_globalatt[];
 extern const crn_layer_desc crn_family_reduce[];
 extern const crn_layer_desc crn_family_beams[];
 extern const crn_layer_desc crn_family_shape[];
@@ -38,6 +39,7 @@ static const crn_layer_desc *const families[] = {
     crn_family_masked,
     crn_family_combine,
     crn_family_attention,
+    crn_family_globalatt,
     crn_family_reduce,
     crn_family_beams,
     crn_family_shape,
