@@ -118,7 +118,7 @@ static void test_datasets(void **state) {
   snprintf(texts[n++], 900,
            "{'class': 'StaticDataset', 'data': [{'data': [[1, 2.5]], 'classes': [1, 0, 2]}], 'output_dim': 3}");
   for (int i = 0; i < n; i++) {
-    char config[1100];
+    char config[8200];
     crn_arena a = {0};
     snprintf(config, sizeof config, "{'batch_size': 5, 'train': %s}", texts[i]);
     fail_everywhere(read_epoch, literal(&a, config));

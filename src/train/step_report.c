@@ -50,7 +50,7 @@ static void layer_inputs(const crn_exec *x, crn_err *err) {
   for (int i = 0; i < l->n_src; i++) {
     const crn_data *d = x->slots[l->src[i]->index].out;
     if (!d || !d->v || !d->v->st->data) continue;
-    crn_err_append(err, i ? "" : "\ninputs of layer '%s':", l->path);
+    if (i == 0) crn_err_append(err, "\ninputs of layer '%s':", l->path);
     describe(l->src[i]->path, d->v, err);
   }
 }
