@@ -366,6 +366,18 @@ static bool optimize_wanted(const crn_build *b, const crn_loop *loop) {
   return crn_v_is_none(v) || crn_v_truth(v);
 }
 
+/* "end" of a loop whose length is known has a template (and faults in it are found), but never runs. */
+static crn_status infer_idle_end(crn_build *b, crn_loop *loop) {
+  crn_layer *end, **order = NULL;
+  int n = 0;
+  if (loop->end || !crn_v_get(loop->inside->dict, "end")) return CRN_OK;
+  CRN_TRY(crn_scope_get(b, loop->inside, "end", loop->rec, NULL, &end));
+  CRN_TRY(crn_build_refs(b));
+  const crn_status st = crn_loop_infer_inside(b, loop, &end, 1, &order, &n);
+  crn_free(order);
+  return st;
+}
+
 static crn_status build_loop(crn_build *b, crn_loop *loop) {
   root_list *roots = CRN_ARENA_NEW(&b->net->arena, root_list);
   crn_layer **order = NULL;
@@ -382,6 +394,7 @@ static crn_status build_loop(crn_build *b, crn_loop *loop) {
   for (int i = first_root; i < b->n_roots && roots->n < 511; i++) /* losses inside sub networks of the loop */
     if (b->roots[i]->body == &loop->body && b->roots[i]->scope->loop == loop) roots->items[roots->n++] = b->roots[i];
   crn_status st = crn_loop_infer_inside(b, loop, roots->items, roots->n, &order, &n);
+  if (st == CRN_OK) st = infer_idle_end(b, loop);
   if (st == CRN_OK) st = crn_loop_place_layers(b, loop, order, n, optimize_wanted(b, loop));
   if (st == CRN_OK) st = slice_moved_inputs(b, loop, order, n);
   if (st == CRN_OK) st = body_order(b, loop, order, n);
