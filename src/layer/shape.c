@@ -133,7 +133,7 @@ static crn_status squeeze_infer(crn_build *b, crn_layer *l) {
   }
   bool gone[CRN_MAX_RANK] = {false};
   for (int i = 0; i < c->n_at; i++) {
-    if (l->out.dims[c->at[i]]->size != 1) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis': axis %d has not size 1", c->at[i]);
+    if (l->out.dims[c->at[i]]->size != 1) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis': axis %d has size %lld, not 1", c->at[i], (long long)l->out.dims[c->at[i]]->size);
     gone[c->at[i]] = true;
   }
   for (int i = l->out.n; i-- > 0;)

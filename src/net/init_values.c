@@ -368,6 +368,17 @@ static crn_status init_param(crn_store *st, crn_param *p, uint64_t seed, crn_err
   return fill(p, &s, &rng, err);
 }
 
+crn_status crn_initialiser_check(crn_arena *a, const crn_value *v, crn_err *err) {
+  init_spec s = {0};
+  bool number;
+  double f;
+  if (!v || v->kind == CRN_V_ARRAY || crn_v_is_number(v)) return CRN_OK;
+  if (crn_v_is_dict(v)) return spec_of_dict(v, &s, err);
+  const char *text = crn_v_cstr(v);
+  if (!text || !*text) return crn_fail(err, CRN_E_CONFIG, "expected an initialiser (name, expression, number, dict), got %s", crn_v_kind_name(v));
+  return strchr(text, '(') ? spec_of_call(a, text, &s, &number, &f, err) : start_spec(text, &s, err);
+}
+
 crn_status crn_store_init_values(crn_store *s, uint64_t seed, crn_err *err) {
   for (size_t i = 0; i < s->by_path.n; i++) {
     crn_param *p = s->by_path.entries[i].value;

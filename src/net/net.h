@@ -45,6 +45,8 @@ void crn_store_free(crn_store *s);
 crn_param *crn_store_find(const crn_store *s, const char *path);
 /* Values from / to a plain array of dtype (converted). Shapes must agree. */
 crn_status crn_param_set(crn_param *p, crn_dtype dtype, int rank, const int64_t *shape, const void *data, crn_err *err);
+/* Whether an initialiser of a config is understood. */
+crn_status crn_initialiser_check(crn_arena *a, const crn_value *v, crn_err *err);
 /* Draw initial values of every parameter that has none (C5), reproducible by seed and name. */
 crn_status crn_store_init_values(crn_store *s, uint64_t seed, crn_err *err);
 

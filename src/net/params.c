@@ -206,6 +206,10 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
   for (int i = 0; i < spec->rank; i++)
     if (spec->shape[i] < 0)
       return crn_layer_fail(b, l, CRN_E_CONFIG, "size of axis %d of parameter '%s' is not known", i, spec->name);
+  if (crn_initialiser_check(&b->net->arena, spec->init, b->err) != CRN_OK) {
+    (void)crn_err_where(b->err, "parameter '%s'", spec->name);
+    return crn_err_where(b->err, "network: layer '%s' (%s)", l->path, l->desc->name);
+  }
   CRN_TRY(find_reused(b, l, spec->name, &p, &given));
   if (given) return CRN_OK;
   if (p) {
