@@ -431,6 +431,8 @@ crn_status crn_choice_finish(crn_exec *x, const crn_loop *loop, crn_loop_run *lr
     if (D > 0) final->scores = crn_scale(r, last->scores, 1.0 / (double)D);
     if (!final->scores) return r->err->code;
   }
+  crn_t_hold(final->src);
+  crn_t_hold(final->scores);
   lr->last_beam = final;
   return CRN_OK;
 }

@@ -31,6 +31,21 @@ crn_status crn_exec_fail(crn_exec *x, const crn_layer *l, const char *fmt, ...) 
 
 /* ---- session -------------------------------------------------------------------------------------------------------- */
 
+/* Position of the last layer of the root body that reads each value. Readers inside of loops count as the loop's runner,
+ * which has edges to all that they read. Values that losses or others look at directly are read by their own layer. */
+static void find_last_readers(crn_exec *x) {
+  const crn_body *b = &x->net->body;
+  for (int i = 0; i < x->net->n_layers; i++) x->last_reader[i] = -1;
+  for (int i = 0; i < b->n; i++)
+    for (int k = 0; k < b->order[i]->n_edges; k++) {
+      const int to = b->order[i]->edges[k].to->index;
+      if (x->last_reader[to] < i) x->last_reader[to] = i;
+    }
+  for (int i = 0; i < b->n; i++) { /* states are read through their owner: these stay */
+    if (b->order[i]->n_states) x->keep[b->order[i]->index] = true;
+  }
+}
+
 crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **out, crn_err *err) {
   static const crn_session_opts defaults = {0};
   if (!opts) opts = &defaults;
@@ -44,9 +59,11 @@ crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **o
   x->feed = crn_calloc((size_t)net->n_externs + 1, sizeof(*x->feed));
   x->losses = crn_calloc((size_t)net->n_losses + 1, sizeof(*x->losses));
   x->loss_values = crn_calloc((size_t)net->n_losses + 1, sizeof(*x->loss_values));
+  x->keep = crn_calloc((size_t)net->n_layers + 1, sizeof(*x->keep));
+  x->last_reader = crn_calloc((size_t)net->n_layers + 1, sizeof(*x->last_reader));
   const crn_kernels *k = crn_kernels_select(opts->isa);
   crn_status st = CRN_OK;
-  if (!x->mem || !x->slots || !x->loops || !x->feed || !x->losses || !x->loss_values) st = crn_err_memory(err);
+  if (!x->mem || !x->slots || !x->loops || !x->feed || !x->losses || !x->loss_values || !x->keep || !x->last_reader) st = crn_err_memory(err);
   else if (!k) st = crn_fail(err, CRN_E_STATE, "kernels '%s' are not available on this machine", opts->isa);
   if (st == CRN_OK) st = crn_threads_new(opts->n_threads, &x->threads, err);
   if (st == CRN_OK) st = crn_run_init(&x->run, x->mem, k, x->threads, net->log, &x->err);
@@ -57,8 +74,14 @@ crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **o
   x->run.real = net->store->real;
   x->run.seed = opts->seed;
   x->keep_all = opts->keep_all;
+  find_last_readers(x);
   *out = x;
   return CRN_OK;
+}
+
+void crn_exec_keep(crn_exec *x, const crn_layer *l) {
+  x->keep[l->index] = true;
+  x->last_reader[l->index] = -1;
 }
 
 void crn_exec_free(crn_exec *x) {
@@ -72,6 +95,8 @@ void crn_exec_free(crn_exec *x) {
   crn_free(x->losses);
   crn_free(x->loss_values);
   crn_free(x->assigns);
+  crn_free(x->keep);
+  crn_free(x->last_reader);
   crn_exec_free_kept(x);
   crn_err_clear(&x->err);
   crn_free(x);
@@ -174,20 +199,40 @@ static crn_status slot_prepare(crn_exec *x, crn_layer *l, crn_slot *s) {
   return CRN_OK;
 }
 
-static void hold(crn_data *d) {
+void crn_data_hold(crn_data *d) {
   if (!d) return;
   crn_t_hold(d->v);
   crn_t_hold(d->pre);
   crn_t_hold(d->output_loss);
+  crn_t_hold(d->decided_score);
   for (int i = 0; i < d->t.n; i++)
     if (d->len[i]) crn_t_hold(d->len[i]->v);
 }
 
-crn_status crn_exec_layer(crn_exec *x, crn_layer *l) {
+void crn_data_release(crn_exec *x, crn_data *d) {
+  if (!d) return;
+  crn_t_release(&x->run, d->v);
+  crn_t_release(&x->run, d->pre);
+  crn_t_release(&x->run, d->output_loss);
+  crn_t_release(&x->run, d->decided_score);
+  for (int i = 0; i < d->t.n; i++)
+    if (d->len[i]) crn_t_release(&x->run, d->len[i]->v);
+}
+
+bool crn_exec_drops(const crn_exec *x) { return !x->keep_all && !x->run.recording; }
+
+void crn_exec_drop(crn_exec *x, crn_layer *l) {
+  crn_slot *s = crn_exec_slot(x, l);
+  if (!s->out || !s->held) return;
+  s->held = false;
+  crn_data_release(x, s->held_out);
+  for (int i = 0; i < l->n_subs; i++) crn_data_release(x, s->subs[i]);
+}
+
+static crn_status run_layer(crn_exec *x, crn_layer *l) {
   crn_slot *s = crn_exec_slot(x, l);
   crn_run *r = &x->run;
   x->current = l;
-  CRN_TRY(slot_prepare(x, l, s));
   for (int i = 0; i < l->n_states; i++) s->before[i] = s->has_state ? s->states[i] : NULL;
   const crn_beam *beam;
   crn_status st = find_beam(x, l, &beam);
@@ -211,14 +256,34 @@ crn_status crn_exec_layer(crn_exec *x, crn_layer *l) {
   }
   s->out = d;
   if (l->body->loop) s->ran = crn_exec_loop(x, l->body->loop)->step + 1;
-  if (!x->keep_all) hold(d);
+  if (crn_exec_drops(x)) {
+    crn_data_hold(d);
+    s->held_out = d;
+    s->held = true;
+  }
   return CRN_OK;
+}
+
+/* A frame around the layer: what it made and nobody holds goes back when it ends. */
+crn_status crn_exec_layer(crn_exec *x, crn_layer *l) {
+  crn_frame frame;
+  CRN_TRY(slot_prepare(x, l, crn_exec_slot(x, l)));
+  if (!crn_exec_drops(x)) return run_layer(x, l);
+  crn_frame_open(&x->run, &frame);
+  crn_status st = run_layer(x, l);
+  crn_frame_close(&x->run);
+  return st;
 }
 
 crn_status crn_exec_body(crn_exec *x, const crn_body *body) {
   for (int i = 0; i < body->n; i++) {
-    if (!body->order[i]->live) continue;
-    CRN_TRY(crn_exec_layer(x, body->order[i]));
+    crn_layer *l = body->order[i];
+    if (!l->live) continue;
+    CRN_TRY(crn_exec_layer(x, l));
+    if (!crn_exec_drops(x) || body != &x->net->body) continue;
+    for (int k = 0; k < l->n_edges; k++) /* what this layer was the last to read */
+      if (x->last_reader[l->edges[k].to->index] == i) crn_exec_drop(x, l->edges[k].to);
+    if (x->last_reader[l->index] < 0 && !x->keep[l->index]) crn_exec_drop(x, l);
   }
   return CRN_OK;
 }
@@ -231,7 +296,10 @@ crn_status crn_exec_forward(crn_exec *x, crn_err *err) {
   return CRN_OK;
 }
 
-const crn_data *crn_exec_value(const crn_exec *x, const crn_layer *l) { return l ? x->slots[l->index].out : NULL; }
+const crn_data *crn_exec_value(const crn_exec *x, const crn_layer *l) {
+  const crn_data *d = l ? x->slots[l->index].out : NULL;
+  return d && d->v && d->v->st->data ? d : NULL;
+}
 
 /* ---- what layers ask for -------------------------------------------------------------------------------------------- */
 
@@ -481,7 +549,7 @@ crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value
   crn_slot *s = crn_exec_slot(x, l);
   if (l->scope->mask_owner && l->body->loop) CRN_TRY(crn_mask_blend(x, l, s->before[i], d));
   s->states[i] = d;
-  hold(d);
+  if (crn_exec_drops(x)) crn_data_hold(d);
   return CRN_OK;
 }
 
@@ -490,7 +558,7 @@ crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value) 
   crn_data *d = crn_data_copy(&x->run, value);
   if (!d) return x->run.err->code;
   crn_exec_slot(x, l)->subs[i] = d;
-  hold(d);
+  if (crn_exec_drops(x)) crn_data_hold(d);
   return CRN_OK;
 }
 

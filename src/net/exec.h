@@ -30,6 +30,8 @@ typedef struct crn_slot {
   crn_data **before; /* n_states: before this step */
   bool has_state;    /* states hold the step before */
   int64_t ran;       /* step + 1 in which it ran last, in loops */
+  crn_data *held_out; /* what is held of out */
+  bool held;
 } crn_slot;
 
 typedef struct crn_loop_run { /* of one loop in a run: its latest call */
@@ -63,6 +65,8 @@ struct crn_exec {
   crn_storage *weights;  /* by parameter index: own view of the parameter's storage when sessions share */
   const crn_layer *current; /* for messages */
   bool keep_all;         /* don't drop values after their last reader */
+  bool *keep;            /* by layer index: values that stay (outputs that are asked for) */
+  int *last_reader;      /* by layer index: position in the root body after which the value is not read, -1 = none */
   crn_threads *threads;
   bool stop_requested;
   struct crn_kept **kept; /* by layer index: states for the next run, NULL = none (kept.c) */
@@ -91,6 +95,8 @@ crn_status crn_exec_backward(crn_exec *x, crn_err *err);
 void crn_exec_apply_assigns(crn_exec *x);
 /* A new epoch (or evaluation) begins: states with keep_over_epoch start anew. */
 void crn_exec_new_epoch(crn_exec *x);
+/* Ask for a layer's value to stay readable after runs (before the run). */
+void crn_exec_keep(crn_exec *x, const crn_layer *l);
 /* Value of a layer after the run; NULL if it did not run or was dropped. */
 const crn_data *crn_exec_value(const crn_exec *x, const crn_layer *l);
 /* Gradient of a parameter as a dense array (rows added up), or NULL if it has none. */
@@ -99,6 +105,12 @@ void crn_exec_zero_grads(crn_exec *x);
 
 /* ---- internal to net/ ---- */
 crn_status crn_exec_layer(crn_exec *x, crn_layer *l);
+/* Keep what a value consists of beyond the frame in which it was made, and give it up again (d may be NULL). */
+void crn_data_hold(crn_data *d);
+void crn_data_release(crn_exec *x, crn_data *d);
+/* The results of a layer that ran are not needed any more. */
+void crn_exec_drop(crn_exec *x, crn_layer *l);
+bool crn_exec_drops(const crn_exec *x); /* values are dropped at all */
 crn_status crn_exec_body(crn_exec *x, const crn_body *body);
 crn_slot *crn_exec_slot(const crn_exec *x, const crn_layer *l);
 crn_loop_run *crn_exec_loop(const crn_exec *x, const crn_loop *loop);

@@ -178,16 +178,8 @@ static crn_status freeze_all(crn_exec *x, const crn_loop *loop, crn_loop_run *lr
   return CRN_OK;
 }
 
-static crn_status one_step(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, crn_data **frozen) {
-  CRN_TRY(grow_lists(x, loop, lr));
-  for (int i = 0; i < loop->body.n; i++) {
-    crn_layer *l = loop->body.order[i];
-    CRN_TRY(crn_exec_layer(x, l));
-    if (l == loop->end) CRN_TRY(or_end(x, loop, lr));
-  }
-  const crn_beam *last = loop->last_choice ? crn_exec_slot(x, loop->last_choice)->out->beam : NULL;
-  if (loop->unknown_len) CRN_TRY(count_length(x, loop, lr));
-  CRN_TRY(freeze_all(x, loop, lr, frozen));
+/* prev: values, states, end flags and lengths for the next step, in the order of the step's last choice. */
+static crn_status carry_on(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, const crn_beam *last) {
   for (int i = 0; i < loop->n_kept; i++) lr->kept[i][lr->step] = crn_exec_slot(x, loop->kept[i])->out;
   if (loop->end) {
     lr->ended = crn_exec_slot(x, loop->end)->out;
@@ -203,8 +195,78 @@ static crn_status one_step(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, 
     for (int k = 0; k < loop->body.order[i]->n_states; k++) CRN_TRY(bring_to(x, &s->states[k], last));
     s->has_state = loop->body.order[i]->n_states > 0;
   }
+  return CRN_OK;
+}
+
+/* What the next step needs is held, what only the step before needed is given up (values that are dropped at all). */
+static void hold_one(crn_exec *x, crn_data *d) {
+  (void)x;
+  crn_data_hold(d);
+}
+
+static void hold_carried(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, crn_data **frozen, bool hold) {
+  void (*const change)(crn_exec *, crn_data *) = hold ? hold_one : crn_data_release;
+  change(x, lr->ended);
+  change(x, lr->lens);
+  for (int i = 0; i < loop->n_carried; i++) change(x, lr->carried[i]);
+  for (int i = 0; i < loop->body.n; i++) {
+    const crn_slot *s = crn_exec_slot(x, loop->body.order[i]);
+    change(x, frozen[i]);
+    for (int k = 0; s->has_state && k < loop->body.order[i]->n_states; k++) change(x, s->states[k]);
+  }
+}
+
+static crn_status step_layers(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, crn_data **frozen) {
+  CRN_TRY(grow_lists(x, loop, lr));
+  for (int i = 0; i < loop->body.n; i++) {
+    crn_layer *l = loop->body.order[i];
+    CRN_TRY(crn_exec_layer(x, l));
+    if (l == loop->end) CRN_TRY(or_end(x, loop, lr));
+  }
+  const crn_beam *last = loop->last_choice ? crn_exec_slot(x, loop->last_choice)->out->beam : NULL;
+  if (loop->unknown_len) CRN_TRY(count_length(x, loop, lr));
+  CRN_TRY(freeze_all(x, loop, lr, frozen));
+  CRN_TRY(carry_on(x, loop, lr, last));
   lr->last_beam = last;
   return CRN_OK;
+}
+
+typedef struct before_step { /* holders' copies: the pointers change while the step runs */
+  crn_data **d;
+  int n;
+} before_step;
+
+static crn_status remember(crn_exec *x, const crn_loop *loop, const crn_loop_run *lr, crn_data **frozen, before_step *b) {
+  int n = 2 + loop->n_carried;
+  for (int i = 0; i < loop->body.n; i++) n += 1 + loop->body.order[i]->n_states;
+  b->n = 0;
+  if (!b->d && !(b->d = data_array(x, n))) return crn_err_memory(x->run.err);
+  b->d[b->n++] = lr->ended;
+  b->d[b->n++] = lr->step || loop->unknown_len ? lr->lens : NULL;
+  for (int i = 0; i < loop->n_carried; i++) b->d[b->n++] = lr->step ? lr->carried[i] : NULL;
+  for (int i = 0; i < loop->body.n; i++) {
+    const crn_slot *s = crn_exec_slot(x, loop->body.order[i]);
+    b->d[b->n++] = frozen[i];
+    for (int k = 0; k < loop->body.order[i]->n_states; k++) b->d[b->n++] = s->has_state ? s->states[k] : NULL;
+  }
+  return CRN_OK;
+}
+
+static crn_status one_step(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, crn_data **frozen, before_step *before) {
+  crn_frame frame;
+  if (!crn_exec_drops(x)) return step_layers(x, loop, lr, frozen);
+  if (lr->step == 0 && !loop->unknown_len) crn_data_hold(lr->lens);
+  CRN_TRY(remember(x, loop, lr, frozen, before));
+  crn_frame_open(&x->run, &frame);
+  crn_status st = step_layers(x, loop, lr, frozen);
+  if (st == CRN_OK) {
+    hold_carried(x, loop, lr, frozen, true);
+    for (int i = 0; i < loop->n_kept; i++) crn_data_hold(lr->kept[i][lr->step]);
+    for (int i = 0; i < before->n; i++) crn_data_release(x, before->d[i]);
+    for (int i = 0; i < loop->body.n; i++) crn_exec_drop(x, loop->body.order[i]);
+  }
+  crn_frame_close(&x->run);
+  return st;
 }
 
 /* ---- the loop ------------------------------------------------------------------------------------------------------- */
@@ -237,6 +299,7 @@ static crn_status finish(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
   if (lr->last_beam) CRN_TRY(crn_choice_finish(x, loop, lr));
   const crn_data *len = crn_beam_move(x, lr->lens, lr->last_beam);
   if (!len || !(lr->lens = crn_data_copy(r, len))) return r->err->code;
+  if (crn_exec_drops(x)) crn_data_hold(lr->lens);
   if (loop->unknown_len) { /* arrays are cut to the longest */
     int64_t max = 0;
     for (int64_t i = 0; i < crn_t_size(len->v); i++)
@@ -254,9 +317,10 @@ crn_status crn_loop_run_all(crn_exec *x, crn_layer *runner) {
   if (loop->unknown_len) CRN_TRY(crn_loop_limit(x, loop, &limit));
   else CRN_TRY(known_length(x, loop, lr, &limit));
   crn_data **frozen = data_array(x, loop->body.n);
+  before_step before = {NULL, 0};
   if (!frozen) return crn_err_memory(x->run.err);
   while (lr->step < limit && !all_ended(lr->ended)) {
-    CRN_TRY(one_step(x, loop, lr, frozen));
+    CRN_TRY(one_step(x, loop, lr, frozen, &before));
     lr->step++;
   }
   lr->n_steps = lr->step;

@@ -64,6 +64,7 @@ static crn_status prev_forward(crn_exec *x, crn_layer *l, crn_data *out) {
       const crn_tmpl t = l->out;
       const bool moved = p->of->desc == &crn_wrap_slice && p->of->src[0]->scope->kind == CRN_SCOPE_MOVED;
       lr->carried[i] = crn_initial_output(x, moved ? p->of->src[0] : p->of, p->init, &t);
+      if (crn_exec_drops(x)) crn_data_hold(lr->carried[i]);
     }
     return take(x, lr->carried[i], out);
   }
@@ -111,6 +112,7 @@ static crn_status slice_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     for (int a = 0; a < d->t.n; a++)
       if (a != axis) perm[k++] = a;
     if (!(lr->sliced[i] = crn_data_permute(r, d, perm))) return r->err->code;
+    if (crn_exec_drops(x)) crn_data_hold(lr->sliced[i]);
   }
   const crn_data *d = lr->sliced[i];
   if (lr->step >= d->v->shape[0])

@@ -378,6 +378,8 @@ crn_status crn_exec_loop_losses(crn_exec *x, crn_layer *l, const crn_loop *loop)
     if (crn_run_failed(r)) return r->err->code;
     lr->loss_values[i][lr->step] = sum_per_sequence(x, io.value);
     lr->loss_errors[i][lr->step] = sum_per_sequence(x, io.error);
+    crn_t_hold(lr->loss_values[i][lr->step]);
+    crn_t_hold(lr->loss_errors[i][lr->step]);
     if (crn_run_failed(r)) return r->err->code;
   }
   return CRN_OK;

@@ -222,6 +222,9 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
   p = crn_store_find(b->net->store, path);
   if (p) CRN_TRY(shape_differs(b, l, p, spec, ""));
   else if (!(p = store_add(b, path, spec, l->path))) return crn_err_memory(b->err);
+  if (!strncmp(p->owner, "extra", 5) && strchr(p->owner, ':') && !l->scope->extra_prefix) /* the main net's layer owns it */
+    p->owner = crn_arena_strdup(&b->net->store->arena, l->path);
+  if (!p->owner) return crn_err_memory(b->err);
   if (!strcmp(p->owner, l->path)) {
     p->L2 = l->common.L2;
     p->updater_opts = l->common.updater_opts;

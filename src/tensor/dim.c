@@ -62,8 +62,8 @@ const crn_dim *crn_dim_of_value(crn_dims *d, const crn_value *v) {
   const crn_vdim *u = &v->u.dim;
   const char *id = u->id ? u->id : u->name ? u->name : "?";
   if (u->kind && !strcmp(u->kind, "batch")) return d->batch;
-  char *key = crn_arena_printf(d->arena, "u|%s", id);
-  if (!key) return NULL;
+  char key[256]; /* looked up without memory of its own: sessions do so in parallel */
+  (void)snprintf(key, sizeof(key), "u|%.250s", id);
   crn_dim *x = crn_map_get(&d->by_key, key);
   if (x) return x;
   crn_dim_kind kind = u->kind && !strcmp(u->kind, "feature") ? CRN_DIM_FEATURE : CRN_DIM_SPATIAL;

@@ -79,13 +79,27 @@ static bool mode_flags(const char *mode, crn_net_mode *out) {
   return false;
 }
 
+/* Values that will be compared stay; all others are dropped as in any other program. */
+static void keep_recorded(case_run *c) {
+  for (int i = 0; i < c->net->n_layers; i++) {
+    const crn_layer *l = c->net->layers[i];
+    crn_str name = {0};
+    for (const char *p = l->path; *p; p++) crn_str_addc(&name, *p == '/' ? '|' : *p);
+    char *path = case_path(c, "layers", crn_str_get(&name));
+    if (path && crn_h5_has(c->f, path)) crn_exec_keep(c->exec, l);
+    crn_free(path);
+    crn_str_free(&name);
+  }
+}
+
 static bool run_network(case_run *c, bool train) {
   crn_err err = {0};
-  const crn_session_opts opts = {.n_threads = 1, .seed = 1, .keep_all = true};
+  const crn_session_opts opts = {.n_threads = 1, .seed = 1};
   if (crn_exec_new(c->net, &opts, &c->exec, &err) != CRN_OK) {
     rep_status(c->r, "making a session", &err);
     return false;
   }
+  keep_recorded(c);
   crn_exec_begin(c->exec, train, (uint64_t)c->store->global_step);
   if (!feed(c)) return false;
   if (crn_exec_forward(c->exec, &err) == CRN_OK) return true;
