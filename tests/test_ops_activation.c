@@ -63,6 +63,7 @@ static const struct {
     {"tf.nn.relu(x) * 2", twice_relu, NULL},
     {"abs(x) + 1", absolute, NULL},
     {"(x)", same, NULL},
+    {"9223372036854775807 * exp / 9223372036854775807", exp, NULL}, /* no integer of 64 bits is asked of it */
 };
 
 static void test_values(void **state) {

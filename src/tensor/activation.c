@@ -119,7 +119,7 @@ static crn_status compile_part(crn_arena *a, const char *p, size_t n, int nestin
   bool number = (text[0] >= '0' && text[0] <= '9') || text[0] == '.';
   if (number && end != text && !*end) {
     if (!(act = activation_new(a, NUMBER))) return crn_err_memory(err);
-    act->number = strpbrk(text, ".eE") ? crn_ev_of_float(v) : crn_ev_of_int((int64_t)v);
+    act->number = strpbrk(text, ".eE") || v >= 9e15 ? crn_ev_of_float(v) : crn_ev_of_int((int64_t)v);
   } else {
     CRN_TRY(compile(a, text, nesting, &act, err));
   }

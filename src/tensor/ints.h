@@ -57,6 +57,18 @@ static inline void crn_int_put(void *p, crn_dtype t, int64_t i, int64_t v) {
   }
 }
 
+/* v brought into the range of t's values, so that it can be converted; NaN becomes 0. Floats stay as they are. */
+static inline double crn_dtype_clamp(crn_dtype t, double v) {
+  if (t == CRN_BOOL) return v != 0;
+  if (!crn_dtype_is_int(t)) return v;
+  bool is_signed = t != CRN_U8 && t != CRN_U16;
+  int bits = (int)crn_dtype_bytes(t) * 8 - is_signed;
+  double max =
+      bits == 63 ? 9223372036854774784.0 : (double)(((int64_t)1 << bits) - 1); /* the largest double below 2^63 */
+  double min = is_signed ? (bits == 63 ? -9223372036854775808.0 : -max - 1) : 0;
+  return v != v ? 0 : v < min ? min : v > max ? max : v;
+}
+
 static inline bool crn_is_index(const crn_tensor *t) { return t->dtype == CRN_I32 || t->dtype == CRN_I64; }
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tensor/axis.h"
+#include "tensor/ints.h"
 #include "tensor/ops.h"
 
 /* dst += src for n elements of a float dtype, counted from element positions. */
@@ -146,7 +147,7 @@ static crn_status pad_run(crn_run *r, crn_node *n) {
   size_t bytes = crn_dtype_bytes(n->in[0]->dtype), row = (size_t)x.inner * bytes;
   const char *in = crn_t_data(n->in[0]);
   char *out = crn_t_data(n->out[0]);
-  crn_tensor *fill = crn_t_full(r, n->in[0]->dtype, 1, &x.inner, n->a.f[0]);
+  crn_tensor *fill = crn_t_full(r, n->in[0]->dtype, 1, &x.inner, crn_dtype_clamp(n->in[0]->dtype, n->a.f[0]));
   if (!fill) return r->err->code;
   if (row == 0) return CRN_OK;
   for (int64_t o = 0; o < x.outer; o++)

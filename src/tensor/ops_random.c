@@ -57,7 +57,10 @@ crn_tensor *crn_random_uniform(crn_run *r, const char *name, crn_dtype dtype, in
                                double hi) {
   if (crn_run_failed(r)) return NULL;
   bool ints = crn_dtype_is_int(dtype);
-  if ((!ints && !crn_dtype_is_float(dtype)) || (ints && (!(hi > lo) || hi - lo > 4294967296.0)) || !(hi >= lo)) {
+  if ((!ints && !crn_dtype_is_float(dtype)) ||
+      (ints && (!(hi > lo) || hi - lo > 4294967296.0 || crn_dtype_clamp(dtype, lo) != lo ||
+                crn_dtype_clamp(dtype, hi - 1) != hi - 1)) ||
+      !(hi >= lo)) {
     (void)crn_fail(r->err, CRN_E_RUNTIME, "operation random_uniform: no %s from %g up to %g", crn_dtype_name(dtype), lo,
                    hi);
     return NULL;

@@ -145,8 +145,8 @@ static crn_status one_hot_run(crn_run *r, crn_node *n) {
   crn_tensor *y = n->out[0];
   int64_t depth = n->a.i[0];
   size_t bytes = crn_dtype_bytes(y->dtype);
-  crn_tensor *off = crn_t_full(r, y->dtype, 0, NULL, n->a.f[1]);
-  crn_tensor *on = crn_t_full(r, y->dtype, 0, NULL, n->a.f[0]);
+  crn_tensor *off = crn_t_scalar(r, y->dtype, crn_dtype_clamp(y->dtype, n->a.f[1]));
+  crn_tensor *on = crn_t_scalar(r, y->dtype, crn_dtype_clamp(y->dtype, n->a.f[0]));
   if (!off || !on) return r->err->code;
   char *out = crn_t_data(y);
   for (int64_t i = 0, size = crn_t_size(y); i < size; i++) memcpy(out + (size_t)i * bytes, crn_t_data(off), bytes);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tensor/bcast.h"
+#include "tensor/ints.h"
 #include "tensor/ops.h"
 
 /* ---- where ------------------------------------------------------------------------------------------------------ */
@@ -170,5 +171,5 @@ crn_tensor *crn_mask_fill(crn_run *r, crn_tensor *x, crn_tensor *mask, double va
                      crn_t_describe(mask, d[0], sizeof d[0]), crn_t_describe(x, d[1], sizeof d[1]));
     return NULL;
   }
-  return crn_where(r, mask, x, crn_t_scalar(r, x->dtype, value));
+  return crn_where(r, mask, x, crn_t_scalar(r, x->dtype, crn_dtype_clamp(x->dtype, value)));
 }
