@@ -9,9 +9,10 @@
 /* ORDER LOSSES: declared here, listed below */
 extern const crn_loss_desc crn_losses_frame[];
 extern const crn_loss_desc crn_losses_regression[];
+extern const crn_loss_desc crn_losses_ctc[];
 extern const crn_loss_desc crn_losses_direct[];
 
-static const crn_loss_desc *const families[] = {crn_losses_frame, crn_losses_regression, crn_losses_direct};
+static const crn_loss_desc *const families[] = {crn_losses_frame, crn_losses_regression, crn_losses_ctc, crn_losses_direct};
 
 const crn_loss_desc *crn_loss_class_at(size_t i) {
   for (size_t f = 0; f < sizeof(families) / sizeof(*families); f++)
