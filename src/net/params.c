@@ -266,17 +266,17 @@ static bool owns(const crn_build *b, const crn_layer *l, const crn_param *p) {
   return !strcmp(p->owner, l->path);
 }
 
-static crn_status collect(crn_build *b, crn_body *body, listed *list, int *n, crn_map *seen) {
-  for (int pass = 0; pass < 2; pass++) /* owners first, so that a shared parameter stands with its owner */
-    for (int i = 0; i < body->n; i++) {
-      crn_layer *l = body->order[i];
-      for (int k = 0; k < l->n_params; k++) {
-        crn_param *p = l->params[k];
-        if ((pass == 0) != owns(b, l, p) || crn_map_has(seen, p->path)) continue;
-        if (crn_map_set(seen, p->path, p) != CRN_OK) return crn_err_memory(b->err);
-        list[(*n)++] = (listed){p, l};
-      }
+/* Parameters of a body's layers that weren't seen yet: with owners, those of their owners only. */
+static crn_status collect(crn_build *b, crn_body *body, bool owners, listed *list, int *n, crn_map *seen) {
+  for (int i = 0; i < body->n; i++) {
+    crn_layer *l = body->order[i];
+    for (int k = 0; k < l->n_params; k++) {
+      crn_param *p = l->params[k];
+      if ((owners && !owns(b, l, p)) || crn_map_has(seen, p->path)) continue;
+      if (crn_map_set(seen, p->path, p) != CRN_OK) return crn_err_memory(b->err);
+      list[(*n)++] = (listed){p, l};
     }
+  }
   return CRN_OK;
 }
 
@@ -291,8 +291,11 @@ static crn_status list_params(crn_build *b) {
   listed *list = crn_calloc(total, sizeof(*list));
   crn_map seen = {0};
   int n = 0;
-  crn_status st = list ? collect(b, &net->body, list, &n, &seen) : crn_err_memory(b->err);
-  for (int i = 0; st == CRN_OK && i < net->n_bodies; i++) st = collect(b, net->bodies[i], list, &n, &seen);
+  crn_status st = list ? CRN_OK : crn_err_memory(b->err);
+  for (int pass = 0; pass < 2; pass++) { /* owners first, so that a shared parameter stands with its owner */
+    if (st == CRN_OK) st = collect(b, &net->body, pass == 0, list, &n, &seen);
+    for (int i = 0; st == CRN_OK && i < net->n_bodies; i++) st = collect(b, net->bodies[i], pass == 0, list, &n, &seen);
+  }
   crn_map_free(&seen);
   if (st == CRN_OK) {
     if (n) qsort(list, (size_t)n, sizeof(*list), compare_listed);
