@@ -146,6 +146,7 @@ bool crn_build_search(const crn_build *b, const crn_layer *l); /* net (or extra 
 bool crn_build_eval(const crn_build *b, const crn_layer *l);   /* losses are computed */
 bool crn_layer_in_loop(const crn_layer *l);                    /* runs once per step */
 const crn_dim *crn_loop_dim(const crn_layer *l);              /* time dim of the loop around it, NULL outside */
+bool crn_layer_masked_by_step(const crn_layer *l); /* in a masked_computation that runs step by step: see crn_step_mask */
 bool crn_layer_moved_out(const crn_layer *l); /* of the loop around it: runs once, on all frames */
 /* Parse an options dict inside of a layer dict (unit_opts, …); what: put before messages. */
 crn_status crn_options_check_dict(crn_build *b, const crn_layer *l, const crn_value *dict, const crn_opt *opts, void *cfg,
@@ -222,6 +223,9 @@ const crn_data *crn_state_in(crn_exec *x, crn_layer *l, int i);
 crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
 /* Final state i of the session's run before, of a layer with keep_states; NULL: none yet (or failed, recorded). */
 const crn_data *crn_kept_state(crn_exec *x, crn_layer *l, int i);
+/* Mask bool [B] of this step, of the masked_computation around the layer; NULL: none, or failed (recorded). Where it is
+ * false, states stay as they were, but not those that grow: their classes keep the mask along with them. */
+const crn_data *crn_step_mask(crn_exec *x, crn_layer *l);
 /* State i of another layer (hidden state): after its last step, or as it is now inside a loop; of "prev:x": before this
  * step. Brought to l's beams. NULL: failed (recorded). */
 const crn_data *crn_state_of(crn_exec *x, crn_layer *l, crn_layer *of, int i);

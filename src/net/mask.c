@@ -38,3 +38,15 @@ crn_status crn_mask_blend(crn_exec *x, crn_layer *l, const crn_data *before, crn
   *d = *c;
   return CRN_OK;
 }
+
+bool crn_layer_masked_by_step(const crn_layer *l) {
+  return l->scope->mask_owner && l->body->loop && crn_masked_mask(l->scope->mask_owner);
+}
+
+const crn_data *crn_step_mask(crn_exec *x, crn_layer *l) {
+  if (!crn_layer_masked_by_step(l)) return NULL;
+  crn_layer *mask = crn_masked_mask(l->scope->mask_owner);
+  const crn_data *m = crn_exec_slot(x, mask)->out;
+  if (!m) return (void)crn_exec_fail(x, l, "the mask '%s' is not there", mask->path), NULL;
+  return crn_beam_move(x, m, crn_exec_slot(x, l)->out->beam);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * self_attention (recurrent.md, "Attention"): multi-head dot attention of a sequence with itself, whole or step by
+ * step.
+ *
+ * With left context only, earlier keys and values are states (k_left, v_left): one step in a loop, a whole sequence and
+ * a chunk of it are the same computation. Columns of QKV belong to the heads in turn: d_k of q, d_k of k, d_v of v
+ * each.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "layer/layer.h"
+
+typedef struct selfatt_cfg {
+  int64_t num_heads, total_key_dim;
+  const crn_value *weights_init, *state_var_lengths, *mask;
+  double attention_dropout;
+  int left_only, restrict_state;
+  crn_layer *key_shift;
+  int64_t n_in, n_out;
+  bool step; /* one frame per call: the source has no time axis */
+} selfatt_cfg;
+
+enum { STATE_K, STATE_V, STATE_MASK };
+
+#define OFF(f) offsetof(selfatt_cfg, f)
+static const crn_opt selfatt_opts[] = {{.name = "num_heads",
+                                        .type = CRN_OPT_INT,
+                                        .offset = OFF(num_heads),
+                                        .min = 1,
+                                        .max = 1e6,
+                                        .doc = "number of heads"},
+                                       {.name = "total_key_dim",
+                                        .type = CRN_OPT_INT,
+                                        .offset = OFF(total_key_dim),
+                                        .min = 1,
+                                        .max = 1e9,
+                                        .doc = "size of all heads' keys together"},
+                                       {.name = "key_shift",
+                                        .type = CRN_OPT_LAYER,
+                                        .offset = OFF(key_shift),
+                                        .dflt = "None",
+                                        .doc = "layer [T, T, key size] that is added to the keys, per query and key"},
+                                       {.name = "forward_weights_init",
+                                        .type = CRN_OPT_VALUE,
+                                        .offset = OFF(weights_init),
+                                        .dflt = "\"glorot_uniform\"",
+                                        .doc = "initialiser of QKV"},
+                                       {.name = "attention_dropout",
+                                        .type = CRN_OPT_FLOAT,
+                                        .offset = OFF(attention_dropout),
+                                        .dflt = "0.0",
+                                        .min = 0,
+                                        .max = 1,
+                                        .doc = "dropout of the attention weights"},
+                                       {.name = "attention_left_only",
+                                        .type = CRN_OPT_BOOL,
+                                        .offset = OFF(left_only),
+                                        .dflt = "False",
+                                        .doc = "attend to this frame and those before it only"},
+                                       {.name = "restrict_state_to_last_seq",
+                                        .type = CRN_OPT_BOOL,
+                                        .offset = OFF(restrict_state),
+                                        .dflt = "False",
+                                        .doc = "keep the current sequence only as state"},
+                                       {.name = "state_var_lengths",
+                                        .type = CRN_OPT_VALUE,
+                                        .offset = OFF(state_var_lengths),
+                                        .dflt = "None",
+                                        .doc = "number of valid earlier frames per sequence"},
+                                       {.name = "mask",
+                                        .type = CRN_OPT_VALUE,
+                                        .offset = OFF(mask),
+                                        .dflt = "None",
+                                        .doc = "\"dropout\" or \"unity\", checked only"},
+                                       CRN_OPT_END};
+
+static crn_status check_options(crn_build *b, crn_layer *l, const selfatt_cfg *c) {
+  const crn_value *init = l->common.initial_state;
+  double f;
+  if (c->total_key_dim % c->num_heads || c->n_out % c->num_heads)
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "'total_key_dim' %lld and 'n_out' %lld must be multiples of 'num_heads' %lld",
+                          (long long)c->total_key_dim, (long long)c->n_out, (long long)c->num_heads);
+  if (!crn_v_is_none(init) && !(crn_v_is_number(init) && crn_v_to_float(init, &f) && f == 0))
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'initial_state' of self_attention");
+  if (!crn_v_is_none(c->state_var_lengths))
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'state_var_lengths'");
+  if (c->step && c->left_only <= 0)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'attention_left_only' must be True for single steps in a loop");
+  return CRN_OK;
+}
+
+static crn_status add_states(crn_build *b, crn_layer *l, const selfatt_cfg *c) {
+  static const char *const names[] = {"k_left", "v_left"};
+  const int64_t sizes[2] = {c->total_key_dim / c->num_heads, c->n_out / c->num_heads};
+  const crn_dim *left = crn_layer_dim(b, l, "left", CRN_DIM_SPATIAL, -1);
+  const crn_dim *heads = crn_layer_dim(b, l, "heads", CRN_DIM_SPATIAL, c->num_heads);
+  if (!left || !heads) return crn_err_memory(crn_build_err(b));
+  for (int i = 0; i < 2; i++) {
+    const crn_dim *d = crn_layer_dim(b, l, names[i], CRN_DIM_FEATURE, sizes[i]);
+    if (!d) return crn_err_memory(crn_build_err(b));
+    crn_tmpl t = crn_tmpl_scalar(CRN_F32);
+    t.n = 4;
+    t.dims[0] = crn_build_dims(b)->batch;
+    t.dims[1] = heads;
+    t.dims[2] = left;
+    t.dims[3] = d;
+    crn_tmpl_update_roles(&t);
+    CRN_TRY(crn_layer_add_state(b, l, names[i], &t));
+  }
+  if (!crn_layer_masked_by_step(l)) return CRN_OK;
+  crn_tmpl t = crn_tmpl_scalar(CRN_BOOL);
+  t.n = 2;
+  t.dims[0] = crn_build_dims(b)->batch;
+  t.dims[1] = left;
+  t.time_axis = 1;
+  return crn_layer_add_state(b, l, "mask_left", &t);
+}
+
+static crn_status selfatt_infer(crn_build *b, crn_layer *l) {
+  selfatt_cfg *c = l->cfg;
+  crn_tmpl in;
+  bool known;
+  CRN_TRY(crn_input_tmpl(b, l, &in, &known));
+  l->out_known = known;
+  if (!known) return CRN_OK;
+  CRN_TRY(crn_new_feature_tmpl(b, l, &in, &l->out));
+  c->n_in = crn_tmpl_dim(&in);
+  c->n_out = crn_tmpl_dim(&l->out);
+  c->step = crn_layer_in_loop(l) && in.time_axis < 0;
+  const int batch = crn_tmpl_batch_axis(&l->out), time = c->step ? -1 : l->out.time_axis;
+  if (batch < 0 || (!c->step && time < 0) || l->out.n != (c->step ? 2 : 3)) {
+    crn_str s = {0};
+    crn_tmpl_describe(&in, &s);
+    crn_status st = crn_layer_fail(b, l, CRN_E_CONFIG, "the source must be [B, T, F] or sparse [B, T]%s, it is %s",
+                                   crn_layer_in_loop(l) ? " (per step without T)" : "", crn_str_get(&s));
+    crn_str_free(&s);
+    return st;
+  }
+  CRN_TRY(check_options(b, l, c));
+  int perm[3] = {batch, time, l->out.feature_axis};
+  if (c->step) perm[1] = l->out.feature_axis;
+  crn_tmpl_permute(&l->out, perm);
+  return c->left_only > 0 ? add_states(b, l, c) : CRN_OK;
+}
+
+static crn_status selfatt_params(crn_build *b, crn_layer *l) {
+  const selfatt_cfg *c = l->cfg;
+  if (c->n_in < 0) return crn_layer_fail(b, l, CRN_E_CONFIG, "the input's dim is not known");
+  crn_param_spec s = {.name = "QKV", .rank = 2, .init = c->weights_init, .dtype = CRN_F32};
+  s.shape[0] = c->n_in;
+  s.shape[1] = 2 * c->total_key_dim + c->n_out;
+  s.n_blocks[1] = 3;
+  s.blocks[1][0] = s.blocks[1][1] = c->total_key_dim;
+  s.blocks[1][2] = c->n_out;
+  return crn_layer_param(b, l, &s);
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct heads { /* [B, H, T, d] each; k and v with the frames to the left */
+  crn_tensor *q, *k, *v;
+  int64_t B, H, T, left;
+} heads;
+
+/* x·QKV of [B, T, F] (or labels [B, T]), split into heads. */
+static crn_status project(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const crn_data *in, heads *h) {
+  crn_run *r = crn_exec_run(x);
+  crn_tensor *w = crn_param_get(x, l, "QKV");
+  crn_tensor *y = in->t.sparse ? crn_gather(r, w, in->v, 0) : crn_linear(r, in->v, w, false, NULL);
+  if (!y) return r->err->code;
+  const int64_t dk = c->total_key_dim / c->num_heads, dv = c->n_out / c->num_heads;
+  h->B = in->v->shape[0];
+  h->H = c->num_heads;
+  h->T = c->step ? 1 : in->v->shape[1];
+  const int64_t shape[4] = {h->B, h->T, h->H, 2 * dk + dv};
+  const int perm[4] = {0, 2, 1, 3};
+  y = crn_transpose(r, crn_t_reshape(r, y, 4, shape), perm);
+  h->q = y ? crn_scale(r, crn_slice(r, y, 3, 0, dk, 1), 1.0 / sqrt((double)dk)) : NULL;
+  h->k = y ? crn_slice(r, y, 3, dk, dk, 1) : NULL;
+  h->v = y ? crn_slice(r, y, 3, 2 * dk, dv, 1) : NULL;
+  return h->q && h->k && h->v ? CRN_OK : r->err->code;
+}
+
+/* State i and what is new, one after the other; becomes the state. */
+static crn_tensor *append(crn_exec *x, crn_layer *l, int i, crn_tensor *now, int axis, const crn_data *out) {
+  crn_run *r = crn_exec_run(x);
+  const crn_data *before = crn_state_in(x, l, i);
+  crn_tensor *parts[2] = {before ? before->v : NULL, now};
+  if (!before || !now) return NULL;
+  crn_data *d = crn_data_new(r, &l->states[i].t, NULL);
+  if (!d) return NULL;
+  d->v = before->v->shape[axis] ? crn_concat(r, 2, parts, axis) : now;
+  d->beam = out->beam;
+  crn_tmpl scalar = crn_tmpl_scalar(CRN_I32);
+  if (!d->v) return NULL;
+  d->len[axis] = crn_data_new(r, &scalar, crn_t_full(r, CRN_I32, 0, NULL, (double)d->v->shape[axis]));
+  return crn_state_out(x, l, i, d) == CRN_OK ? d->v : NULL;
+}
+
+/* q_i · s_ij: s [T, T', d] -> [B, H, T, T']. */
+static crn_tensor *shift_energy(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const heads *h) {
+  crn_run *r = crn_exec_run(x);
+  const crn_data *s = crn_value_of(x, l, c->key_shift);
+  if (!s) return NULL;
+  const int64_t dk = h->q->shape[3], T2 = h->k->shape[2];
+  if (s->v->rank != 3 || s->v->shape[0] != h->T || s->v->shape[1] != T2 || s->v->shape[2] != dk) {
+    char buf[96];
+    (void)crn_exec_fail(x, l, "option 'key_shift': expected the shape [%lld, %lld, %lld], got %s", (long long)h->T,
+                        (long long)T2, (long long)dk, crn_t_describe(s->v, buf, sizeof buf));
+    return NULL;
+  }
+  const int by_time[4] = {2, 0, 1, 3}, back[4] = {1, 2, 0, 3};
+  const int64_t rows[3] = {h->T, h->B * h->H, dk}, full[4] = {h->T, h->B, h->H, T2};
+  crn_tensor *q = crn_transpose(r, h->q, by_time);
+  crn_tensor *e = crn_matmul(r, q ? crn_t_reshape(r, q, 3, rows) : NULL, false, s->v, true);
+  return e ? crn_transpose(r, crn_t_reshape(r, e, 4, full), back) : NULL;
+}
+
+/* Which keys a query may see, broadcastable to [B, H, T, T']; NULL: all. */
+static crn_status visible(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const crn_data *in, const heads *h,
+                          const crn_data *out, crn_tensor **mask) {
+  crn_run *r = crn_exec_run(x);
+  const int64_t T2 = h->k->shape[2];
+  *mask = NULL;
+  crn_tensor *key = crn_range(r, CRN_I32, 0, T2);
+  if (c->left_only > 0 && h->T > 1) {
+    const int64_t column[2] = {h->T, 1};
+    crn_tensor *query = crn_t_reshape(r, crn_range(r, CRN_I32, h->left, h->T), 2, column);
+    *mask = crn_binary(r, CRN_B_LESS_EQUAL, key, query);
+  } else if (c->left_only <= 0 && in->len[1]) { /* an empty sequence sees its first frame: never read, but no NaN */
+    const int64_t column[4] = {h->B, 1, 1, 1};
+    crn_tensor *one = crn_t_full(r, CRN_I32, 0, NULL, 1);
+    crn_tensor *lens = crn_binary(r, CRN_B_MAXIMUM, crn_data_lens(r, in, 1), one);
+    *mask = crn_binary(r, CRN_B_LESS, key, lens ? crn_t_reshape(r, lens, 4, column) : NULL);
+  }
+  if (l->n_states <= STATE_MASK) return crn_run_failed(r) ? r->err->code : CRN_OK;
+  const crn_data *now = crn_step_mask(x, l); /* frames that were skipped are not seen, but this one is */
+  const crn_data *before = crn_state_in(x, l, STATE_MASK);
+  if (!now || !before) return r->err->code;
+  const int64_t column[2] = {h->B, 1}, full[4] = {h->B, 1, 1, T2};
+  crn_tensor *m = crn_t_reshape(r, now->v, 2, column);
+  if (!append(x, l, STATE_MASK, m, 1, out)) return r->err->code;
+  crn_tensor *parts[2] = {before->v, crn_t_full(r, CRN_BOOL, 2, column, 1)};
+  m = crn_concat(r, 2, parts, 1);
+  *mask = m ? crn_t_reshape(r, m, 4, full) : NULL;
+  return *mask ? CRN_OK : r->err->code;
+}
+
+static crn_status attend(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const crn_data *in, const heads *h,
+                         crn_data *out) {
+  crn_run *r = crn_exec_run(x);
+  crn_tensor *e = crn_matmul(r, h->q, false, h->k, true), *mask;
+  if (c->key_shift) e = crn_add(r, e, shift_energy(x, l, c, h));
+  CRN_TRY(visible(x, l, c, in, h, out, &mask));
+  if (mask) {
+    double inf = (double)INFINITY;
+    (void)crn_v_to_float(crn_exec_config(x, "inf_value"), &inf);
+    e = crn_mask_fill(r, e, mask, -inf);
+  }
+  crn_tensor *w = crn_softmax(r, e);
+  if (w && r->train && c->attention_dropout > 0)
+    w = crn_dropout(r, crn_random_name(x, l, "attention", false), w, c->attention_dropout, w->shape);
+  const int perm[4] = {0, 2, 1, 3};
+  const int64_t n = h->H * h->v->shape[3], shape[3] = {h->B, h->T, n}, flat[2] = {h->B, n};
+  crn_tensor *y = crn_transpose(r, crn_matmul(r, w, false, h->v, false), perm);
+  if (!y) return r->err->code;
+  out->v = c->step ? crn_t_reshape(r, y, 2, flat) : crn_t_reshape(r, y, 3, shape);
+  return out->v ? CRN_OK : r->err->code;
+}
+
+static crn_status selfatt_forward(crn_exec *x, crn_layer *l, crn_data *out) {
+  const selfatt_cfg *c = l->cfg;
+  crn_run *r = crn_exec_run(x);
+  const crn_data *in = crn_input(x, l);
+  heads h = {0};
+  if (!in) return r->err->code;
+  int perm[3], n = 0;
+  perm[n++] = crn_tmpl_batch_axis(&in->t);
+  if (!c->step) perm[n++] = in->t.time_axis;
+  if (!in->t.sparse) perm[n++] = in->t.feature_axis;
+  if (!(in = crn_data_permute(r, in, perm))) return r->err->code;
+  if (!c->step) out->len[1] = in->len[1];
+  CRN_TRY(project(x, l, c, in, &h));
+  if (c->left_only > 0) {
+    const int64_t T = h.T;
+    if (!(h.k = append(x, l, STATE_K, h.k, 2, out)) || !(h.v = append(x, l, STATE_V, h.v, 2, out))) return r->err->code;
+    h.left = h.k->shape[2] - T;
+  }
+  return attend(x, l, c, in, &h, out);
+}
+
+const crn_layer_desc crn_family_selfatt[] = {{.name = "self_attention",
+                                              .doc = "Attends with several heads from a sequence to itself.",
+                                              .opts = selfatt_opts,
+                                              .cfg_size = sizeof(selfatt_cfg),
+                                              .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE,
+                                              .infer = selfatt_infer,
+                                              .params = selfatt_params,
+                                              .forward = selfatt_forward},
+                                             {.name = NULL}};
