@@ -10,6 +10,7 @@
 #include "layer/batch_norm.h"
 #include "net/build.h"
 #include "net/loop.h"
+#include "net/stream.h"
 #include "net/wrappers.h"
 
 crn_run *crn_exec_run(crn_exec *x) { return &x->run; }
@@ -97,6 +98,7 @@ void crn_exec_free(crn_exec *x) {
   crn_free(x->assigns);
   crn_free(x->keep);
   crn_free(x->last_reader);
+  crn_stream_free(x->stream);
   crn_exec_free_kept(x);
   crn_err_clear(&x->err);
   crn_free(x);
@@ -289,8 +291,10 @@ crn_status crn_exec_body(crn_exec *x, const crn_body *body) {
 }
 
 crn_status crn_exec_forward(crn_exec *x, crn_err *err) {
-  crn_status st = crn_exec_body(x, &x->net->body);
+  crn_status st = crn_stream_restore(x);
+  if (st == CRN_OK) st = crn_exec_body(x, &x->net->body);
   if (st == CRN_OK) st = crn_exec_objective(x);
+  if (st == CRN_OK) st = crn_stream_save(x);
   if (st == CRN_OK) st = crn_exec_keep_states(x);
   if (st != CRN_OK) return crn_fail(err, st, "%s", crn_err_text(&x->err));
   return CRN_OK;

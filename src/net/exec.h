@@ -68,7 +68,7 @@ struct crn_exec {
   bool *keep;            /* by layer index: values that stay (outputs that are asked for) */
   int *last_reader;      /* by layer index: position in the root body after which the value is not read, -1 = none */
   crn_threads *threads;
-  bool stop_requested;
+  struct crn_stream *stream; /* states from piece to piece, or NULL (stream.c) */
   struct crn_kept **kept; /* by layer index: states for the next run, NULL = none (kept.c) */
 };
 

@@ -37,7 +37,13 @@ crn_status crn_loop_infer_inside(crn_build *b, crn_loop *loop, crn_layer **roots
 crn_status crn_loop_place_layers(crn_build *b, crn_loop *loop, crn_layer **order, int n, bool optimize);
 /* loop_wrap.c */
 crn_status crn_loop_accum(crn_build *b, crn_loop *loop, crn_layer *inner, crn_layer **out);
-/* loop_run.c */
+/* loop_run.c: parts of a run, also for the decoder that is driven from outside */
+crn_status crn_loop_prepare(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, const crn_layer *runner);
+crn_status crn_loop_grow_lists(crn_exec *x, const crn_loop *loop, crn_loop_run *lr);
+crn_status crn_loop_known_length(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, int64_t *steps);
+crn_status crn_loop_or_end(crn_exec *x, const crn_loop *loop, crn_loop_run *lr); /* end_t OR end_{t-1} */
+/* prev: values, states and end flags for the next step, in the order of the step's last choice. */
+crn_status crn_loop_carry_on(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, const crn_beam *last);
 crn_status crn_loop_run_all(crn_exec *x, crn_layer *runner);
 crn_data *crn_loop_stacked(crn_exec *x, const crn_loop *loop, int kept);
 extern const crn_layer_desc crn_wrap_loop_sub; /* "rec/x" from outside */

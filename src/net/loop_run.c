@@ -7,10 +7,11 @@
 
 #include "net/choice.h"
 #include "net/loop.h"
+#include "net/stream.h"
 
 static crn_data **data_array(crn_exec *x, int n) { return CRN_ARENA_ARRAY(&x->run.arena, crn_data *, n + 1); }
 
-static crn_status run_prepare(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, const crn_layer *runner) {
+crn_status crn_loop_prepare(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, const crn_layer *runner) {
   crn_run *r = &x->run;
   memset(lr, 0, sizeof(*lr));
   lr->B = crn_batch_size(x, runner);
@@ -26,11 +27,11 @@ static crn_status run_prepare(crn_exec *x, const crn_loop *loop, crn_loop_run *l
     s->ran = 0;
     s->out = NULL;
   }
-  return CRN_OK;
+  return crn_stream_restore_loop(x, loop, lr);
 }
 
 /* Room for one more step in the lists that grow with the loop. */
-static crn_status grow_lists(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
+crn_status crn_loop_grow_lists(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
   crn_run *r = &x->run;
   if (lr->step < lr->cap_steps) return CRN_OK;
   const int64_t old = lr->cap_steps, cap = old ? 2 * old : 64;
@@ -70,7 +71,7 @@ static crn_data *batch_data(crn_exec *x, crn_tensor *v, const crn_beam *beam) {
 }
 
 /* end_t OR end_{t-1}: what readers of "end" in the loop see. */
-static crn_status or_end(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
+crn_status crn_loop_or_end(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
   crn_run *r = &x->run;
   crn_slot *s = crn_exec_slot(x, loop->end);
   crn_data *e = s->out;
@@ -179,7 +180,7 @@ static crn_status freeze_all(crn_exec *x, const crn_loop *loop, crn_loop_run *lr
 }
 
 /* prev: values, states, end flags and lengths for the next step, in the order of the step's last choice. */
-static crn_status carry_on(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, const crn_beam *last) {
+crn_status crn_loop_carry_on(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, const crn_beam *last) {
   for (int i = 0; i < loop->n_kept; i++) lr->kept[i][lr->step] = crn_exec_slot(x, loop->kept[i])->out;
   if (loop->end) {
     lr->ended = crn_exec_slot(x, loop->end)->out;
@@ -217,16 +218,16 @@ static void hold_carried(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, cr
 }
 
 static crn_status step_layers(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, crn_data **frozen) {
-  CRN_TRY(grow_lists(x, loop, lr));
+  CRN_TRY(crn_loop_grow_lists(x, loop, lr));
   for (int i = 0; i < loop->body.n; i++) {
     crn_layer *l = loop->body.order[i];
     CRN_TRY(crn_exec_layer(x, l));
-    if (l == loop->end) CRN_TRY(or_end(x, loop, lr));
+    if (l == loop->end) CRN_TRY(crn_loop_or_end(x, loop, lr));
   }
   const crn_beam *last = loop->last_choice ? crn_exec_slot(x, loop->last_choice)->out->beam : NULL;
   if (loop->unknown_len) CRN_TRY(count_length(x, loop, lr));
   CRN_TRY(freeze_all(x, loop, lr, frozen));
-  CRN_TRY(carry_on(x, loop, lr, last));
+  CRN_TRY(crn_loop_carry_on(x, loop, lr, last));
   lr->last_beam = last;
   return CRN_OK;
 }
@@ -271,7 +272,7 @@ static crn_status one_step(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, 
 
 /* ---- the loop ------------------------------------------------------------------------------------------------------- */
 
-static crn_status known_length(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, int64_t *steps) {
+crn_status crn_loop_known_length(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, int64_t *steps) {
   crn_run *r = &x->run;
   const crn_data *d = crn_exec_slot(x, loop->len_layer)->out;
   if (!d || !d->v) return crn_exec_fail(x, loop->runner, "the value that gives the loop's length is not there");
@@ -313,9 +314,9 @@ crn_status crn_loop_run_all(crn_exec *x, crn_layer *runner) {
   crn_loop *loop = runner->priv;
   crn_loop_run *lr = crn_exec_loop(x, loop);
   int64_t limit = 0;
-  CRN_TRY(run_prepare(x, loop, lr, runner));
+  CRN_TRY(crn_loop_prepare(x, loop, lr, runner));
   if (loop->unknown_len) CRN_TRY(crn_loop_limit(x, loop, &limit));
-  else CRN_TRY(known_length(x, loop, lr, &limit));
+  else CRN_TRY(crn_loop_known_length(x, loop, lr, &limit));
   crn_data **frozen = data_array(x, loop->body.n);
   before_step before = {NULL, 0};
   if (!frozen) return crn_err_memory(x->run.err);
@@ -326,6 +327,7 @@ crn_status crn_loop_run_all(crn_exec *x, crn_layer *runner) {
   lr->n_steps = lr->step;
   if (loop->unknown_len && limit > 0 && !all_ended(lr->ended))
     crn_logf(x->run.log, 4, "loop '%s' was cut at its limit of %lld steps", loop->rec->path, (long long)limit);
+  CRN_TRY(crn_stream_save_loop(x, loop, lr));
   return finish(x, loop, lr);
 }
 
