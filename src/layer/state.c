@@ -75,6 +75,10 @@ static crn_status part_tmpl(crn_build *b, crn_layer *l, int i, crn_tmpl *t, int6
     *size = crn_tmpl_dim(t);
     return CRN_OK;
   }
+  if (owner->n_states == 0 && crn_layer_in_loop(l)) { /* known by its options so far: states come with its sources */
+    *known = false;
+    return CRN_OK;
+  }
   if (owner->n_states == 0)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "layer '%s' (%s) has no hidden state", owner->path, owner->desc->name);
   if (!states_of_key(c->key, owner, &first, &n)) return wrong_key(b, l, owner, c->key);

@@ -120,8 +120,24 @@ static crn_status infer_in_cycle(crn_build *b, crn_layer *l) {
   }
   if (l->desc == &crn_wrap_prev || (!unknown && !other_unknown)) return crn_layer_infer_once(b, l);
   if (known && !other_unknown && !(l->desc->flags & CRN_L_INTERNAL)) return crn_layer_infer_once(b, l);
+  if (l->out_known && !unknown) return CRN_OK; /* inferred from its sources alone */
   l->out_known = settle_by_options(b, l);
   return CRN_OK;
+}
+
+/* When nothing else helps: the first layer whose sources are all known is inferred though a layer that another option
+ * names is not. False if there is none, or its class needs that one too. */
+static bool infer_from_sources(crn_build *b, crn_layer **order, int n) {
+  for (int i = 0; i < n; i++) {
+    crn_layer *l = order[i];
+    bool ready = !l->out_known && l->n_src > 0 && !(l->desc->flags & CRN_L_INTERNAL);
+    for (int k = 0; ready && k < l->n_src; k++) ready = l->src[k]->out_known;
+    if (!ready) continue;
+    if (crn_layer_infer_once(b, l) == CRN_OK) return l->out_known;
+    crn_err_clear(b->err);
+    return l->out_known = false;
+  }
+  return false;
 }
 
 static crn_status undefined(crn_build *b, crn_layer **order, int n) {
@@ -151,7 +167,8 @@ static crn_status settle(crn_build *b, crn_layer **order, int n) {
       changed |= was != l->out_known || (l->out_known && !same_template(&before, &l->out));
       all &= l->out_known;
     }
-    if (!changed) return all ? CRN_OK : undefined(b, order, n);
+    if (!changed && all) return CRN_OK;
+    if (!changed && !infer_from_sources(b, order, n)) return undefined(b, order, n);
   }
   return crn_layer_fail(b, order[0], CRN_E_CONFIG, "templates in the loop don't settle");
 }

@@ -147,36 +147,55 @@ static void count_places(const crn_layer *l, const crn_tmpl *t, const crn_value 
   else
     n->other_roles++;
   if (!place || !l->scope->loop) return;
-  if ((strcmp(place, "loop") == 0) == (l->body == &l->scope->loop->body))
+  const bool in_loop = l->live && l->body->loop && !(l->desc->flags & CRN_L_INTERNAL);
+  if ((strcmp(place, "loop") == 0) == in_loop)
     n->same_place++;
   else
     n->other_place++;
 }
 
-/* A layer by its path, in loops too; the one named in the config before what construction put around it, and one that
- * runs before one that has but a template. */
+/* A layer by its path, in loops too: the instance of one step (also of layers that moved out of the loop), one that
+ * runs, one named in the config, before what construction put around it. */
 static const crn_layer *find_layer(const crn_net *net, const char *name) {
   const crn_layer *best = NULL;
   int best_rank = 0;
   for (int i = 0; i < net->n_layers; i++) {
     const crn_layer *l = net->layers[i];
     if (!l->out_known || strcmp(l->path, name) != 0) continue;
-    const int rank = 1 + (l->live ? 2 : 0) + (l->desc->flags & CRN_L_INTERNAL ? 0 : 1);
+    const bool in_step = l->body && l->body->loop;
+    const int rank = 1 + (in_step ? 4 : 0) + (l->live ? 2 : 0) + (l->desc->flags & CRN_L_INTERNAL ? 0 : 1);
     if (rank > best_rank) best = l, best_rank = rank;
   }
-  if (!best && strcmp(name, "data") == 0) return find_layer(net, "data:data");
   return best;
 }
 
+/* The class that the config gives to any instance of the path. */
+static const crn_layer_desc *find_class(const crn_net *net, const char *name) {
+  for (int i = 0; i < net->n_layers; i++)
+    if (!(net->layers[i]->desc->flags & CRN_L_INTERNAL) && strcmp(net->layers[i]->path, name) == 0)
+      return net->layers[i]->desc;
+  return NULL;
+}
+
+/* "data" and "data:KEY". */
+static const crn_extern *find_data(const crn_net *net, const char *name) {
+  if (strcmp(name, "data") == 0) return crn_net_extern(net, "data");
+  return strncmp(name, "data:", 5) == 0 ? crn_net_extern(net, name + 5) : NULL;
+}
+
 static void compare_layer(report *r, const crn_net *net, const char *name, const crn_value *want, place_count *n) {
-  const crn_layer *l = find_layer(net, name);
+  const crn_extern *data = find_data(net, name);
+  const crn_layer *l = data ? NULL : find_layer(net, name);
   const char *cls = crn_v_cstr(crn_v_get(want, "class"));
+  if (data) compare_template(r, name, &data->t, want);
+  if (data) return;
   if (!l) {
     rep_fail(r, "layer '%s' (%s): is not in the network", name, cls ? cls : "?");
     return;
   }
-  if (!(l->desc->flags & CRN_L_INTERNAL) && cls && strcmp(cls, l->desc->name) != 0)
-    rep_fail(r, "layer '%s': class %s instead of %s", name, l->desc->name, cls);
+  const crn_layer_desc *desc = find_class(net, name);
+  if (desc && cls && strcmp(cls, desc->name) != 0)
+    rep_fail(r, "layer '%s': class %s instead of %s", name, desc->name, cls);
   const crn_tmpl t = step_template(l);
   compare_template(r, name, &t, want);
   count_places(l, &t, want, n);
