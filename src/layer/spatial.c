@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "layer/lengths.h"
+
 /* ---- construction ---------------------------------------------------------------------------------------------------
  */
 
@@ -120,20 +122,6 @@ static int64_t strided(int64_t n, int64_t shrink, int64_t stride) {
   return n <= shrink ? 0 : (n - shrink + stride - 1) / stride;
 }
 
-crn_status crn_spatial_given_dim(crn_build *b, const crn_layer *l, const crn_value *list, int i, const crn_dim *derived,
-                                 const crn_dim **out) {
-  *out = derived;
-  const crn_value *v = crn_v_is_seq(list) ? crn_v_at(list, (size_t)i) : i == 0 ? list : NULL;
-  if (!derived || !v || v->kind != CRN_V_DIM) return derived ? CRN_OK : crn_err_memory(crn_build_err(b));
-  const crn_dim *d = crn_dim_of_value(crn_build_dims(b), v);
-  if (!d) return crn_err_memory(crn_build_err(b));
-  if (d->size >= 0 && d->size != derived->size)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "dim '%s' has size %lld, the output has %lld", d->name,
-                          (long long)d->size, (long long)derived->size);
-  if (d->size == derived->size) *out = d;
-  return CRN_OK;
-}
-
 crn_status crn_spatial_out_dim(crn_build *b, const crn_layer *l, const crn_spatial *s,
                                const crn_value *out_spatial_dims, int i, const crn_dim **out) {
   crn_dims *dims = crn_build_dims(b);
@@ -149,7 +137,7 @@ crn_status crn_spatial_out_dim(crn_build *b, const crn_layer *l, const crn_spati
     r = crn_dim_derive(dims, "ceil_div", d, NULL, stride, 0, 0, d->kind, -1);
   else
     r = crn_dim_derive(dims, "window", d, NULL, shrink, stride, 0, d->kind, -1);
-  return crn_spatial_given_dim(b, l, out_spatial_dims, i, r, out);
+  return crn_given_dim(b, l, out_spatial_dims, i, r, out);
 }
 
 /* ---- execution ------------------------------------------------------------------------------------------------------
@@ -198,17 +186,6 @@ void crn_spatial_spec(const crn_spatial *s, const int64_t *sizes, crn_conv_spec 
   }
 }
 
-const crn_data *crn_lengths_strided(crn_exec *x, const crn_data *len, int64_t shrink, int64_t stride) {
-  crn_run *r = crn_exec_run(x);
-  if (!len || (shrink == 0 && stride == 1)) return len;
-  crn_data *c = crn_data_copy(r, len);
-  if (!c) return NULL;
-  crn_tensor *n = crn_add_scalar(r, len->v, (double)(stride - 1 - shrink));
-  if (stride > 1) n = crn_binary(r, CRN_B_FLOORDIV, n, crn_t_scalar(r, CRN_I32, (double)stride));
-  c->v = crn_binary(r, CRN_B_MAXIMUM, n, crn_t_scalar(r, CRN_I32, 0));
-  return c->v ? c : NULL;
-}
-
 const crn_data *crn_spatial_lengths(crn_exec *x, const crn_spatial *s, int i, const crn_data *len) {
-  return crn_lengths_strided(x, len, shrink_of(s, i), s->stride[i]);
+  return crn_lengths_affine(x, len, 1, s->stride[i] - 1 - shrink_of(s, i), s->stride[i]);
 }

@@ -31,9 +31,6 @@ crn_status crn_spatial_padding(crn_build *b, const crn_layer *l, const crn_value
 /* Dims of spatial axis i of the output: derived, or the i-th of out_spatial_dims. */
 crn_status crn_spatial_out_dim(crn_build *b, const crn_layer *l, const crn_spatial *s,
                                const crn_value *out_spatial_dims, int i, const crn_dim **out);
-/* The dim `given` (the i-th of a list of dim objects, or NULL) in place of a derived one. */
-crn_status crn_spatial_given_dim(crn_build *b, const crn_layer *l, const crn_value *list, int i, const crn_dim *derived,
-                                 const crn_dim **out);
 
 /* Input in the new order (padded frames of the spatial axes set to fill when mask), lengths moved along. */
 crn_data *crn_spatial_input(crn_exec *x, crn_layer *l, const crn_spatial *s, bool mask, double fill);
@@ -41,7 +38,5 @@ crn_data *crn_spatial_input(crn_exec *x, crn_layer *l, const crn_spatial *s, boo
 void crn_spatial_spec(const crn_spatial *s, const int64_t *sizes, crn_conv_spec *spec);
 /* Lengths of axis i after the operation. */
 const crn_data *crn_spatial_lengths(crn_exec *x, const crn_spatial *s, int i, const crn_data *len);
-/* max(0, ceil((len - shrink) / stride)) as lengths; len NULL: NULL. */
-const crn_data *crn_lengths_strided(crn_exec *x, const crn_data *len, int64_t shrink, int64_t stride);
 
 #endif
