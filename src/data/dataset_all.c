@@ -10,8 +10,6 @@
 
 KNOWN_ONLY(ExternSprintDataset, "Reads sequences from an external RASR process.");
 KNOWN_ONLY(ConcatSeqsDataset, "Joins several sequences into one.");
-KNOWN_ONLY(LibriSpeechCorpus, "Reads the LibriSpeech corpus.");
-KNOWN_ONLY(OggZipDataset, "Reads audio files and transcripts from zip files.");
 KNOWN_ONLY(TranslationFactorsDataset, "Reads pairs of text files with factored words.");
 KNOWN_ONLY(ConfusionNetworkDataset, "Reads confusion networks as translation sources.");
 KNOWN_ONLY(Enwik8Corpus, "Reads the Enwik8 corpus of characters.");
@@ -52,8 +50,8 @@ static const crn_dataset_class *const all[] = {
     &crn_combined_dataset,
     &crn_concat_dataset,
     &ConcatSeqsDataset,
-    &LibriSpeechCorpus,
-    &OggZipDataset,
+    &crn_librispeech_dataset,
+    &crn_oggzip_dataset,
     &crn_lm_dataset,
     &crn_translation_dataset,
     &TranslationFactorsDataset,

@@ -47,7 +47,7 @@ static crn_status store(crn_dataset *ds, const crn_data_opt *o, const crn_value 
   void *at = (char *)ds + o->offset;
   bool none = crn_v_is_none(v);
   bool number = o->type == CRN_DOPT_BOOL || o->type == CRN_DOPT_INT || o->type == CRN_DOPT_FLOAT;
-  if (none && (!o->def || (number && strcmp(o->def, "None") != 0)))
+  if (none && ((!o->def && o->type != CRN_DOPT_VALUE) || (number && (!o->def || strcmp(o->def, "None") != 0))))
     return wrong_type(o, number ? "a number" : "a value", v, err);
   switch (o->type) {
   case CRN_DOPT_BOOL:

@@ -19,5 +19,7 @@ extern const crn_dataset_class crn_meta_dataset;        /* meta_dataset.c */
 extern const crn_dataset_class crn_translation_dataset; /* translation_dataset.c */
 extern const crn_dataset_class crn_concat_dataset;      /* concat_dataset.c */
 extern const crn_dataset_class crn_combined_dataset;    /* combined_dataset.c */
+extern const crn_dataset_class crn_oggzip_dataset;      /* oggzip_dataset.c */
+extern const crn_dataset_class crn_librispeech_dataset; /* librispeech_dataset.c */
 
 #endif

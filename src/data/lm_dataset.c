@@ -10,6 +10,7 @@
 #include "data/datasets.h"
 #include "data/lm_text.h"
 #include "data/orth.h"
+#include "data/text_process.h"
 #include "data/textfile.h"
 #include "data/vocab.h"
 
@@ -206,6 +207,8 @@ static crn_status read_line(lm_dataset *d, int64_t line, bool *invalid, crn_err 
   crn_str_clear(&d->line);
   crn_lm_text_line(&d->text, line, &d->line);
   if (!crn_str_ok(&d->line)) return crn_err_memory(err);
+  if (!crn_v_is_none(d->orth_post_process))
+    CRN_TRY(crn_text_process(d->orth_post_process, crn_str_get(&d->line), &d->line, err));
   const char *text = crn_str_get(&d->line);
   crn_status code =
       d->vocab ? crn_vocab_encode(d->vocab, text, &d->present, err) : symbols_to_labels(d, text, invalid, err);
@@ -244,8 +247,7 @@ static crn_status leave_out_invalid(lm_dataset *d, crn_err *err) {
 static crn_status check_options(lm_dataset *d, crn_err *err) {
   if (!crn_v_is_none(d->phone_info) || d->add_random_phone_seqs)
     return crn_fail(err, CRN_E_NOT_IMPLEMENTED, "not implemented: options 'phone_info', 'add_random_phone_seqs'");
-  if (!crn_v_is_none(d->orth_post_process))
-    return crn_fail(err, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'orth_post_process'");
+  CRN_TRY(crn_text_process_check(d->orth_post_process, err));
   int given = (d->symbols_file != NULL) + (d->symbols_map_file != NULL) + !crn_v_is_none(d->orth_vocab);
   if (given != 1)
     return crn_fail(err, CRN_E_CONFIG,
@@ -402,7 +404,8 @@ static const crn_data_opt lm_options[] = {
     {"orth_symbols_map_file", CRN_DOPT_STR, OFF(symbols_map_file), "None", 0, "vocabulary: symbols and their indices"},
     {"orth_replace_map_file", CRN_DOPT_STR, OFF(replace_map_file), "None", 0, "JSON file symbol: text to put there"},
     {"orth_vocab", CRN_DOPT_VALUE, OFF(orth_vocab), "None", 0, "options of a vocabulary that reads whole lines"},
-    {"orth_post_process", CRN_DOPT_VALUE, OFF(orth_post_process), "None", 0, "changes of the text, not implemented"},
+    {"orth_post_process", CRN_DOPT_VALUE, OFF(orth_post_process), "None", 0,
+     "changes of the text: name(s) of functions"},
     {"word_based", CRN_DOPT_BOOL, OFF(word_based), "False", 0, "words instead of characters"},
     {"word_end_symbol", CRN_DOPT_STR, OFF(word_end_symbol), "None", 0, "stands for spaces between characters"},
     {"seq_end_symbol", CRN_DOPT_STR, OFF(seq_end_symbol), "[END]", 0, "put behind every line; None: nothing"},
