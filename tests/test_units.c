@@ -4,7 +4,7 @@
  */
 #include "unit_check.h"
 
-/* ---- D11 ------------------------------------------------------------------------------------------------------------ */
+/* ---- D11 --------------------------------------------------------------------------------------------------------- */
 
 static const double d11_forward[CHECK_B][CHECK_T][2] = {
     {{.13027, -.06215}, {.20105, -.08420}, {.23789, -.09054}, {.25492, -.09016}},
@@ -24,7 +24,8 @@ static void check_table(const crn_data *d, const double want[CHECK_B][CHECK_T][2
 
 static void open_d11(checked_net *c, const char *unit, const char *more) {
   char net[400];
-  (void)snprintf(net, sizeof(net), "{'output': {'class': 'rec', 'unit': '%s', 'n_out': 2, 'from': 'data'%s}}", unit, more);
+  (void)snprintf(net, sizeof(net), "{'output': {'class': 'rec', 'unit': '%s', 'n_out': 2, 'from': 'data'%s}}", unit,
+                 more);
   net_must_open(c, net, "", false, CRN_F32);
   set_param(c, "output/rec/W", 0);
   set_param(c, "output/rec/W_re", 24);
@@ -33,7 +34,8 @@ static void open_d11(checked_net *c, const char *unit, const char *more) {
 
 static void native_values(void **state) {
   (void)state;
-  static const char *const units[] = {"nativelstm2", "NativeLSTM2", "lstm", "LSTMP", "lstmblock", "nativelstm", "vanillalstm"};
+  static const char *const units[] = {"nativelstm2", "NativeLSTM2", "lstm",       "LSTMP",
+                                      "lstmblock",   "nativelstm",  "vanillalstm"};
   checked_net c;
   for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
     open_d11(&c, units[i], "");
@@ -87,10 +89,12 @@ static void last_state_of_backward(void **state) {
   net_close(&c);
 }
 
-/* ---- D12 ------------------------------------------------------------------------------------------------------------ */
+/* ---- D12 --------------------------------------------------------------------------------------------------------- */
 
-static const double d12_old[CHECK_T][2] = {{-.10128, -.06814}, {-.13974, -.09790}, {-.17456, -.12673}, {-.20626, -.15490}};
-static const double d12_new[CHECK_T][2] = {{-.05064, -.03407}, {-.09519, -.06598}, {-.13487, -.09636}, {-.17057, -.12563}};
+static const double d12_old[CHECK_T][2] = {
+    {-.10128, -.06814}, {-.13974, -.09790}, {-.17456, -.12673}, {-.20626, -.15490}};
+static const double d12_new[CHECK_T][2] = {
+    {-.05064, -.03407}, {-.09519, -.06598}, {-.13487, -.09636}, {-.17057, -.12563}};
 
 static void check_zoneout(const char *options, const char *version, const double want[CHECK_T][2]) {
   checked_net c;
@@ -118,13 +122,14 @@ static void zoneout_values(void **state) {
   check_zoneout(", 'use_zoneout_output': False", "'behavior_version': 17,", d12_old);
 }
 
-/* With probability 1 nothing ever changes; with probability 0 it is a plain LSTM; in between every entry of the state is
- * the old or the new one. */
+/* With probability 1 nothing ever changes; with probability 0 it is a plain LSTM; in between every entry of the state
+ * is the old or the new one. */
 static void zoneout_in_training(void **state) {
   (void)state;
   checked_net c;
   net_must_open(&c,
-                "{'output': {'class': 'rec', 'unit': 'zoneoutlstm', 'n_out': 2, 'from': 'data', 'initial_state': 'ones', 'unit_opts': "
+                "{'output': {'class': 'rec', 'unit': 'zoneoutlstm', 'n_out': 2, 'from': 'data', 'initial_state': "
+                "'ones', 'unit_opts': "
                 "{'zoneout_factor_cell': 1, 'zoneout_factor_output': 1, 'use_zoneout_output': True}}}",
                 "", true, CRN_F32);
   set_all_params(&c);
@@ -135,7 +140,7 @@ static void zoneout_in_training(void **state) {
   net_close(&c);
 }
 
-/* ---- sequence and loop ---------------------------------------------------------------------------------------------- */
+/* ---- sequence and loop ------------------------------------------------------------------------------------------- */
 
 typedef struct unit_case {
   const char *unit, *opts;
@@ -151,7 +156,8 @@ static const unit_case unit_cases[] = {
     {"basiclstm", "'forget_bias': 0.5", true},
     {"zoneoutlstm", "'zoneout_factor_cell': .15, 'zoneout_factor_output': .05", true},
     {"layernormvariantslstm", "", true},
-    {"layernormvariantslstm", "'global_norm': False, 'per_gate_norm': True, 'cell_norm_in_output': False, 'hidden_norm': True", true},
+    {"layernormvariantslstm",
+     "'global_norm': False, 'per_gate_norm': True, 'cell_norm_in_output': False, 'hidden_norm': True", true},
     {"layernormvariantslstm", "'global_norm': False, 'global_norm_joined': True, 'with_concat': True", true},
     {"layernormvariantslstm", "'global_norm': False, 'cell_norm': False", true},
     {"gru", "", true},
@@ -161,11 +167,12 @@ static const unit_case unit_cases[] = {
 };
 
 static void sequence_net(char *net, size_t n, const unit_case *u, const char *class_name, bool optimize) {
-  const int len = snprintf(net, n,
-                           "{'output': {'class': 'rec', 'from': 'data', 'optimize_move_layers_out': %s, 'unit': {'x': {'class': 'linear', "
-                           "'from': 'data:source', 'n_out': 3}, 'output': {'class': '%s', 'unit': '%s', 'n_out': 2, 'from': 'x', "
-                           "'unit_opts': {%s}}}}}",
-                           optimize ? "True" : "False", class_name, u->unit, u->opts);
+  const int len = snprintf(
+      net, n,
+      "{'output': {'class': 'rec', 'from': 'data', 'optimize_move_layers_out': %s, 'unit': {'x': {'class': 'linear', "
+      "'from': 'data:source', 'n_out': 3}, 'output': {'class': '%s', 'unit': '%s', 'n_out': 2, 'from': 'x', "
+      "'unit_opts': {%s}}}}}",
+      optimize ? "True" : "False", class_name, u->unit, u->opts);
   assert_true(len > 0 && (size_t)len < n);
 }
 
@@ -192,7 +199,8 @@ static void sequence_equals_steps(void **state) {
         for (int t = 0; t < (q ? 2 : 4); t++)
           for (int f = 0; f < 2; f++)
             if (!(fabs(at(a, t, q, f) - at(b, t, q, f)) < 1e-12))
-              fail_msg("%s {%s}: frame %d: %g and %g", unit_cases[i].unit, unit_cases[i].opts, t, at(a, t, q, f), at(b, t, q, f));
+              fail_msg("%s {%s}: frame %d: %g and %g", unit_cases[i].unit, unit_cases[i].opts, t, at(a, t, q, f),
+                       at(b, t, q, f));
       net_close(&moved);
       net_close(&steps);
     }
@@ -206,10 +214,11 @@ static void gradients(void **state) {
     for (int backward = 0; backward < 2; backward++) {
       checked_net c;
       char net[1000];
-      (void)snprintf(net, sizeof(net),
-                     "{'r': {'class': 'rec', 'unit': '%s', 'n_out': 2, 'from': 'data', 'initial_state': 'var', 'direction': %d, "
-                     "'unit_opts': {%s}}, 'output': {'class': 'softmax', 'from': 'r', 'loss': 'ce', 'target': 'classes'}}",
-                     unit_cases[i].unit, backward ? -1 : 1, unit_cases[i].opts);
+      (void)snprintf(
+          net, sizeof(net),
+          "{'r': {'class': 'rec', 'unit': '%s', 'n_out': 2, 'from': 'data', 'initial_state': 'var', 'direction': %d, "
+          "'unit_opts': {%s}}, 'output': {'class': 'softmax', 'from': 'r', 'loss': 'ce', 'target': 'classes'}}",
+          unit_cases[i].unit, backward ? -1 : 1, unit_cases[i].opts);
       if (!strcmp(unit_cases[i].unit, "zoneoutlstm")) continue; /* random in training */
       if (!net_open(&c, net, "", mode, CRN_F64)) fail_msg("%s", crn_err_text(&c.err));
       set_all_params(&c);
@@ -234,15 +243,15 @@ static void gradients(void **state) {
           crn_weight_changed(&p->st);
           const double diff = (loss[0] - loss[1]) / (2 * h);
           if (!(fabs(diff - want[e]) < 1e-6 + 1e-5 * fabs(diff)))
-            fail_msg("%s {%s} %s[%lld]: %g, differences give %g", unit_cases[i].unit, unit_cases[i].opts, p->path, (long long)e,
-                     want[e], diff);
+            fail_msg("%s {%s} %s[%lld]: %g, differences give %g", unit_cases[i].unit, unit_cases[i].opts, p->path,
+                     (long long)e, want[e], diff);
         }
       }
       net_close(&c);
     }
 }
 
-/* ---- plain formulas ------------------------------------------------------------------------------------------------- */
+/* ---- plain formulas ---------------------------------------------------------------------------------------------- */
 
 static double sigmoid(double v) { return 1 / (1 + exp(-v)); }
 static double clip(double v, double limit) { return v > limit ? limit : v < -limit ? -limit : v; }
@@ -257,16 +266,18 @@ static const double *param(checked_net *c, const char *path) {
 static void peepholes_by_hand(void **state) {
   (void)state;
   checked_net c;
-  net_must_open(&c,
-                "{'output': {'class': 'rec', 'unit': 'standardlstm', 'n_out': 2, 'from': 'data', 'unit_opts': {'use_peepholes': "
-                "True, 'cell_clip': .3, 'num_proj': 2, 'proj_clip': .1, 'forget_bias': .5}}}",
-                "", false, CRN_F64);
+  net_must_open(
+      &c,
+      "{'output': {'class': 'rec', 'unit': 'standardlstm', 'n_out': 2, 'from': 'data', 'unit_opts': {'use_peepholes': "
+      "True, 'cell_clip': .3, 'num_proj': 2, 'proj_clip': .1, 'forget_bias': .5}}}",
+      "", false, CRN_F64);
   assert_int_equal(c.net->n_params, 6);
   set_all_params(&c);
   net_run(&c, false);
   const double *k = param(&c, "output/rec/lstm_cell/kernel"), *b = param(&c, "output/rec/lstm_cell/bias");
   const double *wf = param(&c, "output/rec/lstm_cell/w_f_diag"), *wi = param(&c, "output/rec/lstm_cell/w_i_diag");
-  const double *wo = param(&c, "output/rec/lstm_cell/w_o_diag"), *proj = param(&c, "output/rec/lstm_cell/projection/kernel");
+  const double *wo = param(&c, "output/rec/lstm_cell/w_o_diag"),
+               *proj = param(&c, "output/rec/lstm_cell/projection/kernel");
   double h[2] = {0, 0}, cell[2] = {0, 0};
   bool clipped = false;
   for (int t = 0; t < CHECK_T; t++) {
@@ -294,10 +305,11 @@ static void peepholes_by_hand(void **state) {
 static void lowmem_in_a_loop(void **state) {
   (void)state;
   checked_net c;
-  net_must_open(&c,
-                "{'output': {'class': 'rec', 'from': 'data', 'optimize_move_layers_out': False, 'unit': {'output': {'class': "
-                "'rec', 'unit': 'nativelstmlowmem', 'n_out': 2, 'from': 'data:source'}}}}",
-                "", false, CRN_F64);
+  net_must_open(
+      &c,
+      "{'output': {'class': 'rec', 'from': 'data', 'optimize_move_layers_out': False, 'unit': {'output': {'class': "
+      "'rec', 'unit': 'nativelstmlowmem', 'n_out': 2, 'from': 'data:source'}}}}",
+      "", false, CRN_F64);
   set_all_params(&c);
   net_run(&c, false);
   const double *w = param(&c, "output/rec/output/rec/W"), *b = param(&c, "output/rec/output/rec/b");
@@ -317,10 +329,14 @@ static void lowmem_in_a_loop(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(native_values),         cmocka_unit_test(padding_does_not_matter),
-      cmocka_unit_test(last_state_of_backward), cmocka_unit_test(zoneout_values),
-      cmocka_unit_test(zoneout_in_training),   cmocka_unit_test(sequence_equals_steps),
-      cmocka_unit_test(gradients),             cmocka_unit_test(peepholes_by_hand),
+      cmocka_unit_test(native_values),
+      cmocka_unit_test(padding_does_not_matter),
+      cmocka_unit_test(last_state_of_backward),
+      cmocka_unit_test(zoneout_values),
+      cmocka_unit_test(zoneout_in_training),
+      cmocka_unit_test(sequence_equals_steps),
+      cmocka_unit_test(gradients),
+      cmocka_unit_test(peepholes_by_hand),
       cmocka_unit_test(lowmem_in_a_loop),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

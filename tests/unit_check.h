@@ -47,12 +47,14 @@ static inline void net_close(checked_net *c) {
 static inline bool net_open(checked_net *c, const char *network, const char *more, crn_net_mode mode, crn_dtype real) {
   memset(c, 0, sizeof(*c));
   crn_str s = {0};
-  crn_str_addf(&s,
-               "{'extern_data': {'data': {'dim': 3, 'shape': (None, 3)}, 'classes': {'dim': 5, 'shape': (None,), 'sparse': "
-               "True, 'dtype': 'int32', 'available_for_inference': True}}, %s 'network': %s}",
-               more, network);
+  crn_str_addf(
+      &s,
+      "{'extern_data': {'data': {'dim': 3, 'shape': (None, 3)}, 'classes': {'dim': 5, 'shape': (None,), 'sparse': "
+      "True, 'dtype': 'int32', 'available_for_inference': True}}, %s 'network': %s}",
+      more, network);
   crn_value *config = NULL;
-  if (crn_v_parse_literal(&c->arena, crn_str_get(&s), "test", &config, &c->err) != CRN_OK) fail_msg("%s", crn_err_text(&c->err));
+  if (crn_v_parse_literal(&c->arena, crn_str_get(&s), "test", &config, &c->err) != CRN_OK)
+    fail_msg("%s", crn_err_text(&c->err));
   crn_str_free(&s);
   c->store = crn_store_new(real);
   assert_non_null(c->store);
@@ -73,7 +75,8 @@ static inline void set_param(checked_net *c, const char *path, int first) {
   double v[1024];
   assert_true(p->size <= 1024);
   for (int i = 0; i < p->size; i++) v[i] = gen_p(first + i);
-  if (crn_param_set(p, CRN_F64, p->spec.rank, p->spec.shape, v, &c->err) != CRN_OK) fail_msg("%s", crn_err_text(&c->err));
+  if (crn_param_set(p, CRN_F64, p->spec.rank, p->spec.shape, v, &c->err) != CRN_OK)
+    fail_msg("%s", crn_err_text(&c->err));
 }
 
 /* All parameters one after the other, in the network's order. */
@@ -86,7 +89,8 @@ static inline void set_all_params(checked_net *c) {
 }
 
 /* B sequences beginning with sequence `from` of the cases' input; padding is filled with pad. */
-static inline crn_status net_run_on(checked_net *c, int from, int B, int T, double pad, const int32_t *lens, bool train) {
+static inline crn_status net_run_on(checked_net *c, int from, int B, int T, double pad, const int32_t *lens,
+                                    bool train) {
   double x[CHECK_B * CHECK_T * CHECK_D];
   int32_t y[CHECK_B * CHECK_T];
   for (int b = 0; b < B; b++)

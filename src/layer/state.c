@@ -26,12 +26,20 @@ static crn_status pass_on(crn_exec *x, crn_layer *l, crn_layer *of, crn_data *ou
   return CRN_OK;
 }
 
-/* ---- get_last_hidden_state ------------------------------------------------------------------------------------------ */
+/* ---- get_last_hidden_state --------------------------------------------------------------------------------------- */
 
-static const crn_opt last_opts[] = {
-    {.name = "key", .type = CRN_OPT_VALUE, .offset = OFF(key), .dflt = "\"*\"", .doc = "which state: a name, an index, \"*\" for all, None for the only one"},
-    {.name = "combine", .type = CRN_OPT_STR, .offset = OFF(combine), .dflt = "\"concat\"", .choices = "concat|add", .doc = "how the states of several sources are joined"},
-    CRN_OPT_END};
+static const crn_opt last_opts[] = {{.name = "key",
+                                     .type = CRN_OPT_VALUE,
+                                     .offset = OFF(key),
+                                     .dflt = "\"*\"",
+                                     .doc = "which state: a name, an index, \"*\" for all, None for the only one"},
+                                    {.name = "combine",
+                                     .type = CRN_OPT_STR,
+                                     .offset = OFF(combine),
+                                     .dflt = "\"concat\"",
+                                     .choices = "concat|add",
+                                     .doc = "how the states of several sources are joined"},
+                                    CRN_OPT_END};
 
 static bool gives_states(const crn_layer *l) { return !strcmp(l->desc->name, "get_last_hidden_state"); }
 
@@ -39,8 +47,8 @@ static crn_status wrong_key(crn_build *b, crn_layer *l, const crn_layer *owner, 
   crn_str s = {0}, names = {0};
   crn_v_repr(key, &s, 40);
   for (int i = 0; i < owner->n_states; i++) crn_str_addf(&names, "%s'%s'", i ? ", " : "", owner->states[i].name);
-  crn_status st = crn_layer_fail(b, l, CRN_E_CONFIG, "option 'key': layer '%s' has no state %s; it has: %s", owner->path,
-                                 crn_str_get(&s), crn_str_get(&names));
+  crn_status st = crn_layer_fail(b, l, CRN_E_CONFIG, "option 'key': layer '%s' has no state %s; it has: %s",
+                                 owner->path, crn_str_get(&s), crn_str_get(&names));
   crn_str_free(&s);
   crn_str_free(&names);
   return st;
@@ -104,17 +112,19 @@ static crn_status last_infer(crn_build *b, crn_layer *l) {
     if (!known) continue;
     if (!any) t = part;
     any = true;
-    if (!strcmp(c->combine, "concat")) total += size;
+    if (!strcmp(c->combine, "concat"))
+      total += size;
     else if (total != 0 && total != size)
-      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'combine': states of sizes %lld and %lld can't be added", (long long)total,
-                            (long long)size);
-    else total = size;
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'combine': states of sizes %lld and %lld can't be added",
+                            (long long)total, (long long)size);
+    else
+      total = size;
   }
   l->out_known = any;
   if (!any) return CRN_OK;
   if (complete && total != feature->size)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'n_out' is %lld, but the state has size %lld", (long long)feature->size,
-                          (long long)total);
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'n_out' is %lld, but the state has size %lld",
+                          (long long)feature->size, (long long)total);
   if (t.feature_axis != t.n - 1)
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: a state whose last axis is not its feature");
   l->out = t;
@@ -155,11 +165,12 @@ static crn_status last_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   out->v = v[0];
   if (!strcmp(c->combine, "add"))
     for (int i = 1; i < l->n_src; i++) out->v = crn_add(r, out->v, v[i]);
-  else if (l->n_src > 1) out->v = crn_concat(r, l->n_src, v, l->out.n - 1);
+  else if (l->n_src > 1)
+    out->v = crn_concat(r, l->n_src, v, l->out.n - 1);
   return out->v ? CRN_OK : r->err->code;
 }
 
-/* ---- layers of a loop ----------------------------------------------------------------------------------------------- */
+/* ---- layers of a loop -------------------------------------------------------------------------------------------- */
 
 static crn_status ref_inner(crn_build *b, crn_layer *l, const char *rec, const char *sub, const char *option) {
   state_cfg *c = l->cfg;
@@ -195,7 +206,10 @@ static crn_status accumulated_forward(crn_exec *x, crn_layer *l, crn_data *out) 
 
 static const crn_opt last_output_opts[] = {
     {.name = "rec_layer", .type = CRN_OPT_LAYER, .offset = OFF(rec_layer), .doc = "rec layer with a net dict"},
-    {.name = "sub_layer_name", .type = CRN_OPT_STR, .offset = OFF(sub_layer_name), .doc = "layer of the loop, with need_last"},
+    {.name = "sub_layer_name",
+     .type = CRN_OPT_STR,
+     .offset = OFF(sub_layer_name),
+     .doc = "layer of the loop, with need_last"},
     CRN_OPT_END};
 
 static crn_status last_output_refs(crn_build *b, crn_layer *l) {
@@ -203,8 +217,8 @@ static crn_status last_output_refs(crn_build *b, crn_layer *l) {
   const char *rec = crn_v_cstr(crn_v_get(l->dict, "rec_layer"));
   if (!rec || !c->rec_layer) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'rec_layer' is required");
   if (!is_loop(c->rec_layer))
-    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'rec_layer': '%s' is no rec layer with a net dict",
-                          rec);
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
+                          "not implemented: option 'rec_layer': '%s' is no rec layer with a net dict", rec);
   const crn_value *inner = crn_v_get(crn_v_get(c->rec_layer->dict, "unit"), c->sub_layer_name);
   if (inner && !crn_v_truth(crn_v_get(inner, "need_last")))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'sub_layer_name': layer '%s' of '%s' must have 'need_last': True",
@@ -238,8 +252,10 @@ static crn_status last_output_infer(crn_build *b, crn_layer *l) {
   l->out_known = c->inner->out_known && c->rec_layer->out_known;
   if (!l->out_known) return CRN_OK;
   const int axis = loop_axis(c, &c->inner->out);
-  if (axis < 0) l->out = c->inner->out;
-  else without_loop(&c->inner->out, axis, &l->out, perm);
+  if (axis < 0)
+    l->out = c->inner->out;
+  else
+    without_loop(&c->inner->out, axis, &l->out, perm);
   return CRN_OK;
 }
 
@@ -287,12 +303,19 @@ static crn_status last_output_forward(crn_exec *x, crn_layer *l, crn_data *out) 
   return out->v ? CRN_OK : r->err->code;
 }
 
-/* ---- rec_unstack ---------------------------------------------------------------------------------------------------- */
+/* ---- rec_unstack ------------------------------------------------------------------------------------------------- */
 
-static const crn_opt unstack_opts[] = {
-    {.name = "axis", .type = CRN_OPT_VALUE, .offset = OFF(axis), .dflt = "None", .doc = "axis to step over; None: the loop's"},
-    {.name = "declare_rec_time", .type = CRN_OPT_BOOL, .offset = OFF(declare_rec_time), .dflt = "False", .doc = "the axis gives the loop its length"},
-    CRN_OPT_END};
+static const crn_opt unstack_opts[] = {{.name = "axis",
+                                        .type = CRN_OPT_VALUE,
+                                        .offset = OFF(axis),
+                                        .dflt = "None",
+                                        .doc = "axis to step over; None: the loop's"},
+                                       {.name = "declare_rec_time",
+                                        .type = CRN_OPT_BOOL,
+                                        .offset = OFF(declare_rec_time),
+                                        .dflt = "False",
+                                        .doc = "the axis gives the loop its length"},
+                                       CRN_OPT_END};
 
 static crn_status unstack_infer(crn_build *b, crn_layer *l) {
   const state_cfg *c = l->cfg;
@@ -303,14 +326,19 @@ static crn_status unstack_infer(crn_build *b, crn_layer *l) {
   const crn_tmpl *in = crn_source_tmpl(l, 0);
   l->out_known = in != NULL;
   if (!in) return CRN_OK;
-  if (crn_v_is_none(c->axis)) axis = crn_tmpl_find(in, loop);
-  else CRN_TRY(crn_layer_axis(b, l, in, c->axis, "axis", &axis));
+  if (crn_v_is_none(c->axis))
+    axis = crn_tmpl_find(in, loop);
+  else
+    CRN_TRY(crn_layer_axis(b, l, in, c->axis, "axis", &axis));
   if (axis < 0)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "the source has no axis '%s', which the loop runs over; give 'axis', and "
-                          "'declare_rec_time' if it defines the loop's length", loop->name);
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "the source has no axis '%s', which the loop runs over; give 'axis', and "
+                          "'declare_rec_time' if it defines the loop's length",
+                          loop->name);
   const crn_dim *d = in->dims[axis];
   if (!crn_dim_same(d, loop) && !(d->size >= 0 && d->size == loop->size))
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis': the source's axis '%s' is not the loop's, '%s'", d->name, loop->name);
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis': the source's axis '%s' is not the loop's, '%s'", d->name,
+                          loop->name);
   l->out = *in;
   if (crn_layer_moved_out(l)) {
     l->out.dims[axis] = loop;
@@ -323,20 +351,40 @@ static crn_status unstack_infer(crn_build *b, crn_layer *l) {
 
 static crn_status unstack_params(crn_build *b, crn_layer *l) {
   if (crn_layer_moved_out(l)) return CRN_OK;
-  return crn_layer_fail(b, l, CRN_E_CONFIG, "must be movable out of the loop (not with 'optimize_move_layers_out': False, and not "
+  return crn_layer_fail(b, l, CRN_E_CONFIG,
+                        "must be movable out of the loop (not with 'optimize_move_layers_out': False, and not "
                         "on layers of the loop)");
 }
 
 static crn_status unstack_forward(crn_exec *x, crn_layer *l, crn_data *out) { return pass_on(x, l, l->src[0], out); }
 
-const crn_layer_desc crn_family_state[] = {
-    {.name = "get_last_hidden_state", .doc = "Gives the last state of recurrent layers.", .opts = last_opts,
-     .cfg_size = sizeof(state_cfg), .flags = CRN_L_MANY_INPUTS, .infer = last_infer, .forward = last_forward},
-    {.name = "get_rec_accumulated", .doc = "Gives all steps of a layer of a loop.", .opts = accumulated_opts,
-     .cfg_size = sizeof(state_cfg), .refs = accumulated_refs, .infer = accumulated_infer, .forward = accumulated_forward},
-    {.name = "rec_last_output", .doc = "Gives the last valid step of a layer of a loop.", .opts = last_output_opts,
-     .cfg_size = sizeof(state_cfg), .flags = CRN_L_NO_SOURCES, .refs = last_output_refs, .infer = last_output_infer,
-     .forward = last_output_forward},
-    {.name = "rec_unstack", .doc = "Gives a sequence frame by frame in a loop.", .opts = unstack_opts,
-     .cfg_size = sizeof(state_cfg), .infer = unstack_infer, .params = unstack_params, .forward = unstack_forward},
-    {.name = NULL}};
+const crn_layer_desc crn_family_state[] = {{.name = "get_last_hidden_state",
+                                            .doc = "Gives the last state of recurrent layers.",
+                                            .opts = last_opts,
+                                            .cfg_size = sizeof(state_cfg),
+                                            .flags = CRN_L_MANY_INPUTS,
+                                            .infer = last_infer,
+                                            .forward = last_forward},
+                                           {.name = "get_rec_accumulated",
+                                            .doc = "Gives all steps of a layer of a loop.",
+                                            .opts = accumulated_opts,
+                                            .cfg_size = sizeof(state_cfg),
+                                            .refs = accumulated_refs,
+                                            .infer = accumulated_infer,
+                                            .forward = accumulated_forward},
+                                           {.name = "rec_last_output",
+                                            .doc = "Gives the last valid step of a layer of a loop.",
+                                            .opts = last_output_opts,
+                                            .cfg_size = sizeof(state_cfg),
+                                            .flags = CRN_L_NO_SOURCES,
+                                            .refs = last_output_refs,
+                                            .infer = last_output_infer,
+                                            .forward = last_output_forward},
+                                           {.name = "rec_unstack",
+                                            .doc = "Gives a sequence frame by frame in a loop.",
+                                            .opts = unstack_opts,
+                                            .cfg_size = sizeof(state_cfg),
+                                            .infer = unstack_infer,
+                                            .params = unstack_params,
+                                            .forward = unstack_forward},
+                                           {.name = NULL}};

@@ -8,7 +8,7 @@
 
 crn_unit *crn_unit_of(const crn_layer *l) { return ((const crn_rec_cfg *)l->cfg)->unit_data; }
 
-/* ---- options -------------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static crn_status unit_options(crn_build *b, crn_layer *l, crn_unit *u) {
   const crn_rec_cfg *c = l->cfg;
@@ -36,7 +36,8 @@ static crn_status check_rec_options(crn_build *b, crn_layer *l, crn_unit *u) {
   u->projection = true;
   if (crn_layer_is_cell(l)) {
     if (!crn_v_is_none(l->common.initial_output))
-      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_output' may not be set for a unit; set 'initial_state'");
+      return crn_layer_fail(b, l, CRN_E_CONFIG,
+                            "option 'initial_output' may not be set for a unit; set 'initial_state'");
     return CRN_OK;
   }
   CRN_TRY(direction(b, l, u));
@@ -70,7 +71,7 @@ crn_status crn_unit_refs(crn_build *b, crn_layer *l) {
   return crn_unit_start_refs(b, l, u);
 }
 
-/* ---- templates ------------------------------------------------------------------------------------------------------ */
+/* ---- templates --------------------------------------------------------------------------------------------------- */
 
 /* The axis that the unit runs over, -1: it makes one step. */
 static crn_status find_axis(crn_build *b, crn_layer *l, const crn_tmpl *in, int *axis) {
@@ -90,14 +91,15 @@ static crn_status find_axis(crn_build *b, crn_layer *l, const crn_tmpl *in, int 
     const int found = crn_tmpl_find(in, loop);
     if (found >= 0) return *axis = found, CRN_OK;
     if (*axis < 0)
-      return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
-                            "not implemented: a recurrent unit moved out of a loop whose input is the same in every step");
+      return crn_layer_fail(
+          b, l, CRN_E_NOT_IMPLEMENTED,
+          "not implemented: a recurrent unit moved out of a loop whose input is the same in every step");
   }
   if (*axis < 0 && !inside && !crn_layer_is_cell(l)) {
     crn_str s = {0};
     crn_tmpl_describe(in, &s);
-    crn_status st = crn_layer_fail(b, l, CRN_E_CONFIG, "the input %s has no time axis, which is needed outside of a loop",
-                                   crn_str_get(&s));
+    crn_status st = crn_layer_fail(b, l, CRN_E_CONFIG,
+                                   "the input %s has no time axis, which is needed outside of a loop", crn_str_get(&s));
     crn_str_free(&s);
     return st;
   }
@@ -109,8 +111,7 @@ static crn_status check_input(crn_build *b, crn_layer *l, const crn_unit *u, con
   if (in->sparse && (!native || !u->projection))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "the input is sparse, which unit %s can't take%s", u->desc->name,
                           native ? " without input_projection" : "");
-  if (!in->sparse && in->feature_axis < 0)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "the input has no feature axis");
+  if (!in->sparse && in->feature_axis < 0) return crn_layer_fail(b, l, CRN_E_CONFIG, "the input has no feature axis");
   return CRN_OK;
 }
 
@@ -143,8 +144,10 @@ crn_status crn_unit_infer(crn_build *b, crn_layer *l) {
   }
   CRN_TRY(check_input(b, l, u, &in));
   CRN_TRY(find_axis(b, l, &in, &axis));
-  if (!in.sparse && axis == in.feature_axis) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis' is the input's feature axis");
-  if (in.n + (in.sparse ? 1 : 0) > CRN_MAX_RANK) return crn_layer_fail(b, l, CRN_E_CONFIG, "more than %d axes", CRN_MAX_RANK);
+  if (!in.sparse && axis == in.feature_axis)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis' is the input's feature axis");
+  if (in.n + (in.sparse ? 1 : 0) > CRN_MAX_RANK)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "more than %d axes", CRN_MAX_RANK);
   const crn_dim *feature;
   CRN_TRY(crn_new_feature_dim(b, l, NULL, &feature));
   u->single = axis < 0;
@@ -167,10 +170,12 @@ crn_status crn_unit_infer(crn_build *b, crn_layer *l) {
 crn_status crn_unit_params(crn_build *b, crn_layer *l) {
   const crn_unit *u = crn_unit_of(l);
   if (u->single && u->desc->flags & CRN_UNIT_NO_STEP && crn_loop_dim(l))
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "unit %s can't make single steps in a loop; use nativelstm2", u->desc->name);
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "unit %s can't make single steps in a loop; use nativelstm2",
+                          u->desc->name);
   if (u->n_in < 0) return crn_layer_fail(b, l, CRN_E_CONFIG, "the input's dim is not known");
   if (!u->projection && u->n_in != 4 * u->n)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "without input_projection the input must have 4*n_out = %lld features, got %lld",
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "without input_projection the input must have 4*n_out = %lld features, got %lld",
                           (long long)(4 * u->n), (long long)u->n_in);
   CRN_TRY(u->desc->params(b, l, u));
   return crn_unit_start_params(b, l, u);

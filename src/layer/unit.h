@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recurrent units, internal to unit*.c and state.c: one row per unit, what a layer knows of its unit, and one run of it.
+ * Recurrent units, internal to unit*.c and state.c: one row per unit, what a layer knows of its unit, and one run of
+ * it.
  *
  * A run sees its input as [T, N, F] (N: all other axes), one step as T = 1. A row gives either the whole pass at once
  * (fused operations) or the input's part of all frames and then single steps, or both: then steps are for single ones.
@@ -12,11 +13,11 @@
 #include "layer/rec.h"
 
 enum crn_unit_flags {
-  CRN_UNIT_NATIVE = 1u << 0,          /* in rec only; sparse inputs */
-  CRN_UNIT_PROJECTION_OFF = 1u << 1,  /* knows input_projection False */
-  CRN_UNIT_NO_INITIAL = 1u << 2,      /* initial_state is an error */
-  CRN_UNIT_NO_STEP = 1u << 3,         /* can't be a single step in a loop */
-  CRN_UNIT_DENSE = 1u << 4,           /* no sparse inputs though native */
+  CRN_UNIT_NATIVE = 1u << 0,         /* in rec only; sparse inputs */
+  CRN_UNIT_PROJECTION_OFF = 1u << 1, /* knows input_projection False */
+  CRN_UNIT_NO_INITIAL = 1u << 2,     /* initial_state is an error */
+  CRN_UNIT_NO_STEP = 1u << 3,        /* can't be a single step in a loop */
+  CRN_UNIT_DENSE = 1u << 4,          /* no sparse inputs though native */
 };
 
 enum { CRN_UNIT_STATES = 2 };
@@ -32,16 +33,22 @@ typedef struct crn_unit_desc {
   const crn_opt *opts;
   size_t opts_size;
   unsigned flags;
-  const char *states[CRN_UNIT_STATES + 1]; /* names, NULL-terminated */
+  const char *states[CRN_UNIT_STATES + 1];                      /* names, NULL-terminated */
   crn_status (*check)(crn_build *b, crn_layer *l, crn_unit *u); /* options; may be NULL */
   crn_status (*params)(crn_build *b, crn_layer *l, const crn_unit *u);
-  void (*begin)(crn_unit_run *c);                 /* parameters, c->z of all frames */
-  bool (*fused)(const crn_unit_run *c);           /* whole can be used (with these options); NULL: always */
-  void (*whole)(crn_unit_run *c);                 /* all frames: sets y and s; NULL: by steps */
+  void (*begin)(crn_unit_run *c);                             /* parameters, c->z of all frames */
+  bool (*fused)(const crn_unit_run *c);                       /* whole can be used (with these options); NULL: always */
+  void (*whole)(crn_unit_run *c);                             /* all frames: sets y and s; NULL: by steps */
   crn_tensor *(*step)(crn_unit_run *c, crn_tensor *const *z); /* one frame: gives y [N, n], updates s */
 } crn_unit_desc;
 
-typedef enum crn_start_kind { CRN_START_ZEROS, CRN_START_ONES, CRN_START_VAR, CRN_START_KEPT, CRN_START_LAYER } crn_start_kind;
+typedef enum crn_start_kind {
+  CRN_START_ZEROS,
+  CRN_START_ONES,
+  CRN_START_VAR,
+  CRN_START_KEPT,
+  CRN_START_LAYER
+} crn_start_kind;
 
 typedef struct crn_start { /* a state before the first frame */
   crn_start_kind kind;
@@ -50,15 +57,15 @@ typedef struct crn_start { /* a state before the first frame */
 
 struct crn_unit { /* of a layer: cfg->unit_data */
   const crn_unit_desc *desc;
-  void *opts;          /* desc->opts_size */
-  crn_act *act;        /* option activation, where the unit has it; NULL = identity */
-  bool act_tanh;       /* activation is tanh: fused cells may be used */
+  void *opts;    /* desc->opts_size */
+  crn_act *act;  /* option activation, where the unit has it; NULL = identity */
+  bool act_tanh; /* activation is tanh: fused cells may be used */
   int n_states;
   crn_start start[CRN_UNIT_STATES];
   bool reverse, projection;
   int64_t n, n_in;
   bool sparse;
-  bool single;         /* one step, no axis */
+  bool single; /* one step, no axis */
 };
 
 enum { CRN_UNIT_PARAMS = 12 };
@@ -89,10 +96,16 @@ extern const crn_unit_desc crn_units_native[], crn_units_lstm[], crn_units_norm[
 crn_status crn_unit_start_refs(crn_build *b, crn_layer *l, crn_unit *u);
 crn_status crn_unit_start_params(crn_build *b, crn_layer *l, const crn_unit *u);
 /* unit_param.c: declaring and reading parameters below "rec/" */
-typedef enum crn_unit_init { CRN_INIT_MATRIX, CRN_INIT_FORWARD, CRN_INIT_RECURRENT, CRN_INIT_BIAS, CRN_INIT_VALUE } crn_unit_init;
+typedef enum crn_unit_init {
+  CRN_INIT_MATRIX,
+  CRN_INIT_FORWARD,
+  CRN_INIT_RECURRENT,
+  CRN_INIT_BIAS,
+  CRN_INIT_VALUE
+} crn_unit_init;
 /* rows 0: a vector. init: NULL = by kind; value: for CRN_INIT_VALUE. gates: number of column blocks (0, 1: none). */
-crn_status crn_unit_param(crn_build *b, crn_layer *l, const char *name, int64_t rows, int64_t columns, crn_unit_init kind,
-                          const crn_value *init, double value, int gates);
+crn_status crn_unit_param(crn_build *b, crn_layer *l, const char *name, int64_t rows, int64_t columns,
+                          crn_unit_init kind, const crn_value *init, double value, int gates);
 /* Array of `blocks` blocks of n zeros, block k filled with value: an initialiser. NULL: no memory. */
 crn_value *crn_unit_block_array(crn_arena *a, int64_t n, int blocks, int k, double value);
 crn_tensor *crn_unit_get(crn_unit_run *c, const char *name);

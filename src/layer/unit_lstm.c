@@ -18,30 +18,74 @@ typedef struct lstm_opts {
 } lstm_opts;
 
 #define OFF(f) offsetof(lstm_opts, f)
-#define LEFT(n) {.name = #n, .type = CRN_OPT_VALUE, .offset = OFF(n), .dflt = "None", .doc = "to be left as it is"}
+#define LEFT(n)                                                                                                        \
+  { .name = #n, .type = CRN_OPT_VALUE, .offset = OFF(n), .dflt = "None", .doc = "to be left as it is" }
 #define COMMON                                                                                                         \
-  {.name = "forget_bias", .type = CRN_OPT_FLOAT, .offset = OFF(forget_bias), .dflt = "1.0", .doc = "added to the forget gate at every step"}, \
-      {.name = "activation", .type = CRN_OPT_VALUE, .offset = OFF(activation), .dflt = "\"tanh\"", .doc = "of cell input and output"},       \
-      {.name = "state_is_tuple", .type = CRN_OPT_BOOL, .offset = OFF(state_is_tuple), .dflt = "True", .doc = "must be True"}, LEFT(reuse),   \
-      LEFT(name), LEFT(dtype)
-static const crn_opt standard_opts[] = {
-    COMMON,
-    {.name = "use_peepholes", .type = CRN_OPT_BOOL, .offset = OFF(use_peepholes), .dflt = "False", .doc = "gates see the cell, by one weight per unit"},
-    {.name = "cell_clip", .type = CRN_OPT_FLOAT, .offset = OFF(cell_clip), .dflt = "None", .doc = "the cell stays within ± this"},
-    {.name = "num_proj", .type = CRN_OPT_INT, .offset = OFF(num_proj), .dflt = "None", .doc = "size of the projected output, must be n_out"},
-    {.name = "proj_clip", .type = CRN_OPT_FLOAT, .offset = OFF(proj_clip), .dflt = "None", .doc = "the projected output stays within ± this"},
-    LEFT(initializer),
-    LEFT(num_unit_shards),
-    LEFT(num_proj_shards),
-    CRN_OPT_END};
+  {.name = "forget_bias",                                                                                              \
+   .type = CRN_OPT_FLOAT,                                                                                              \
+   .offset = OFF(forget_bias),                                                                                         \
+   .dflt = "1.0",                                                                                                      \
+   .doc = "added to the forget gate at every step"},                                                                   \
+      {.name = "activation",                                                                                           \
+       .type = CRN_OPT_VALUE,                                                                                          \
+       .offset = OFF(activation),                                                                                      \
+       .dflt = "\"tanh\"",                                                                                             \
+       .doc = "of cell input and output"},                                                                             \
+      {.name = "state_is_tuple",                                                                                       \
+       .type = CRN_OPT_BOOL,                                                                                           \
+       .offset = OFF(state_is_tuple),                                                                                  \
+       .dflt = "True",                                                                                                 \
+       .doc = "must be True"},                                                                                         \
+      LEFT(reuse), LEFT(name), LEFT(dtype)
+static const crn_opt standard_opts[] = {COMMON,
+                                        {.name = "use_peepholes",
+                                         .type = CRN_OPT_BOOL,
+                                         .offset = OFF(use_peepholes),
+                                         .dflt = "False",
+                                         .doc = "gates see the cell, by one weight per unit"},
+                                        {.name = "cell_clip",
+                                         .type = CRN_OPT_FLOAT,
+                                         .offset = OFF(cell_clip),
+                                         .dflt = "None",
+                                         .doc = "the cell stays within ± this"},
+                                        {.name = "num_proj",
+                                         .type = CRN_OPT_INT,
+                                         .offset = OFF(num_proj),
+                                         .dflt = "None",
+                                         .doc = "size of the projected output, must be n_out"},
+                                        {.name = "proj_clip",
+                                         .type = CRN_OPT_FLOAT,
+                                         .offset = OFF(proj_clip),
+                                         .dflt = "None",
+                                         .doc = "the projected output stays within ± this"},
+                                        LEFT(initializer),
+                                        LEFT(num_unit_shards),
+                                        LEFT(num_proj_shards),
+                                        CRN_OPT_END};
 static const crn_opt basic_opts[] = {COMMON, CRN_OPT_END};
 static const crn_opt zoneout_opts[] = {
-    {.name = "zoneout_factor_cell", .type = CRN_OPT_FLOAT, .offset = OFF(zoneout_cell), .dflt = "0.0", .min = 0, .max = 1, .doc = "probability that a cell keeps its value"},
-    {.name = "zoneout_factor_output", .type = CRN_OPT_FLOAT, .offset = OFF(zoneout_output), .dflt = "0.0", .min = 0, .max = 1, .doc = "probability that an output keeps its value"},
-    {.name = "use_zoneout_output", .type = CRN_OPT_BOOL, .offset = OFF(use_zoneout_output), .dflt = "None", .doc = "the layer's output is that of the state; default True from behavior_version 17"},
+    {.name = "zoneout_factor_cell",
+     .type = CRN_OPT_FLOAT,
+     .offset = OFF(zoneout_cell),
+     .dflt = "0.0",
+     .min = 0,
+     .max = 1,
+     .doc = "probability that a cell keeps its value"},
+    {.name = "zoneout_factor_output",
+     .type = CRN_OPT_FLOAT,
+     .offset = OFF(zoneout_output),
+     .dflt = "0.0",
+     .min = 0,
+     .max = 1,
+     .doc = "probability that an output keeps its value"},
+    {.name = "use_zoneout_output",
+     .type = CRN_OPT_BOOL,
+     .offset = OFF(use_zoneout_output),
+     .dflt = "None",
+     .doc = "the layer's output is that of the state; default True from behavior_version 17"},
     CRN_OPT_END};
 
-/* ---- options -------------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static crn_status refuse_given(crn_build *b, const crn_layer *l, const crn_value *v, const char *name) {
   int64_t one;
@@ -73,8 +117,8 @@ static crn_status basic_check(crn_build *b, crn_layer *l, crn_unit *u) {
 static crn_status standard_check(crn_build *b, crn_layer *l, crn_unit *u) {
   const lstm_opts *o = u->opts;
   if (o->num_proj != CRN_UNSET && o->num_proj != u->n)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "unit_opts: option 'num_proj': must be n_out (%lld), got %lld", (long long)u->n,
-                          (long long)o->num_proj);
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "unit_opts: option 'num_proj': must be n_out (%lld), got %lld",
+                          (long long)u->n, (long long)o->num_proj);
   return tf_check(b, l, u);
 }
 
@@ -89,7 +133,7 @@ static crn_status zoneout_check(crn_build *b, crn_layer *l, crn_unit *u) {
   return CRN_OK;
 }
 
-/* ---- parameters ----------------------------------------------------------------------------------------------------- */
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 static crn_status basic_params(crn_build *b, crn_layer *l, const crn_unit *u) {
   CRN_TRY(crn_unit_param(b, l, "basic_lstm_cell/kernel", u->n_in + u->n, 4 * u->n, CRN_INIT_MATRIX, NULL, 0, 0));
@@ -107,7 +151,7 @@ static crn_status standard_params(crn_build *b, crn_layer *l, const crn_unit *u)
   return crn_unit_param(b, l, "lstm_cell/projection/kernel", u->n, u->n, CRN_INIT_MATRIX, NULL, 0, 0);
 }
 
-/* ---- runs ----------------------------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 enum { K_X, K_H, BIAS, PEEP_F, PEEP_I, PEEP_O, PROJECTION };
 enum { CELL, HIDDEN }; /* states */
@@ -191,7 +235,7 @@ static crn_tensor *tf_step(crn_unit_run *c, crn_tensor *const *z) {
   return plain(c) ? fused_cell(c, all) : composed_cell(c, all);
 }
 
-/* ---- zoneout -------------------------------------------------------------------------------------------------------- */
+/* ---- zoneout ----------------------------------------------------------------------------------------------------- */
 
 /* Elements keep their old value with probability p, outside of training: the expected value. */
 static crn_tensor *zoneout(crn_unit_run *c, crn_tensor *now, crn_tensor *before, double p, const char *what) {
@@ -215,12 +259,35 @@ static crn_tensor *zoneout_step(crn_unit_run *c, crn_tensor *const *z) {
 
 static const char *const standard_cell_aliases[] = {"lstmblock", "lstmblockfused", NULL};
 
-const crn_unit_desc crn_units_lstm[] = {
-    {.name = "standardlstm", .cell_aliases = standard_cell_aliases, .opts = standard_opts, .opts_size = sizeof(lstm_opts),
-     .states = {"c", "h"}, .check = standard_check, .params = standard_params, .begin = standard_begin, .fused = plain,
-     .whole = whole, .step = tf_step},
-    {.name = "basiclstm", .opts = basic_opts, .opts_size = sizeof(lstm_opts), .states = {"c", "h"}, .check = basic_check,
-     .params = basic_params, .begin = basic_begin, .fused = plain, .whole = whole, .step = tf_step},
-    {.name = "zoneoutlstm", .opts = zoneout_opts, .opts_size = sizeof(lstm_opts), .states = {"c", "h"}, .check = zoneout_check,
-     .params = standard_params, .begin = standard_begin, .fused = plain, .whole = whole, .step = zoneout_step},
-    {.name = NULL}};
+const crn_unit_desc crn_units_lstm[] = {{.name = "standardlstm",
+                                         .cell_aliases = standard_cell_aliases,
+                                         .opts = standard_opts,
+                                         .opts_size = sizeof(lstm_opts),
+                                         .states = {"c", "h"},
+                                         .check = standard_check,
+                                         .params = standard_params,
+                                         .begin = standard_begin,
+                                         .fused = plain,
+                                         .whole = whole,
+                                         .step = tf_step},
+                                        {.name = "basiclstm",
+                                         .opts = basic_opts,
+                                         .opts_size = sizeof(lstm_opts),
+                                         .states = {"c", "h"},
+                                         .check = basic_check,
+                                         .params = basic_params,
+                                         .begin = basic_begin,
+                                         .fused = plain,
+                                         .whole = whole,
+                                         .step = tf_step},
+                                        {.name = "zoneoutlstm",
+                                         .opts = zoneout_opts,
+                                         .opts_size = sizeof(lstm_opts),
+                                         .states = {"c", "h"},
+                                         .check = zoneout_check,
+                                         .params = standard_params,
+                                         .begin = standard_begin,
+                                         .fused = plain,
+                                         .whole = whole,
+                                         .step = zoneout_step},
+                                        {.name = NULL}};

@@ -14,20 +14,29 @@ typedef struct native_opts {
 
 #define OFF(f) offsetof(native_opts, f)
 #define FORGET_BIAS                                                                                                    \
-  {.name = "forget_bias", .type = CRN_OPT_FLOAT, .offset = OFF(forget_bias), .dflt = "0.0", .doc = "must be 0"}
-static const crn_opt native2_opts[] = {
-    FORGET_BIAS,
-    {.name = "rec_weight_dropout", .type = CRN_OPT_FLOAT, .offset = OFF(rec_weight_dropout), .dflt = "0.0", .min = 0, .max = 1, .doc = "dropout rate of the recurrent matrix in training"},
-    {.name = "rec_weight_dropout_shape", .type = CRN_OPT_VALUE, .offset = OFF(rec_weight_dropout_shape), .dflt = "None", .doc = "shape of the mask, None = the matrix'"},
-    CRN_OPT_END};
+  { .name = "forget_bias", .type = CRN_OPT_FLOAT, .offset = OFF(forget_bias), .dflt = "0.0", .doc = "must be 0" }
+static const crn_opt native2_opts[] = {FORGET_BIAS,
+                                       {.name = "rec_weight_dropout",
+                                        .type = CRN_OPT_FLOAT,
+                                        .offset = OFF(rec_weight_dropout),
+                                        .dflt = "0.0",
+                                        .min = 0,
+                                        .max = 1,
+                                        .doc = "dropout rate of the recurrent matrix in training"},
+                                       {.name = "rec_weight_dropout_shape",
+                                        .type = CRN_OPT_VALUE,
+                                        .offset = OFF(rec_weight_dropout_shape),
+                                        .dflt = "None",
+                                        .doc = "shape of the mask, None = the matrix'"},
+                                       CRN_OPT_END};
 static const crn_opt native_opts_table[] = {FORGET_BIAS, CRN_OPT_END};
 static const crn_opt no_opts[] = {CRN_OPT_END};
 
 static crn_status native_check(crn_build *b, crn_layer *l, crn_unit *u) {
   const native_opts *o = u->opts;
   if (o->forget_bias != 0)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "unit_opts: option 'forget_bias': must be 0 for unit %s, got %g", u->desc->name,
-                          o->forget_bias);
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "unit_opts: option 'forget_bias': must be 0 for unit %s, got %g",
+                          u->desc->name, o->forget_bias);
   if (o->rec_weight_dropout >= 1)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "unit_opts: option 'rec_weight_dropout': expected a rate below 1");
   const crn_value *shape = o->rec_weight_dropout_shape;
@@ -70,8 +79,10 @@ static void separate_begin(crn_unit_run *c) {
   }
   c->p[W] = crn_unit_get(c, "W");
   c->p[BIAS] = crn_unit_get(c, "b");
-  if (c->u->sparse) c->z[0] = crn_add(r, crn_gather(r, c->p[W], c->in, 0), c->p[BIAS]);
-  else if (c->u->single) c->z[0] = crn_linear(r, c->in, c->p[W], false, c->p[BIAS]);
+  if (c->u->sparse)
+    c->z[0] = crn_add(r, crn_gather(r, c->p[W], c->in, 0), c->p[BIAS]);
+  else if (c->u->single)
+    c->z[0] = crn_linear(r, c->in, c->p[W], false, c->p[BIAS]);
 }
 
 /* States: (c, h), or c alone. */
@@ -79,10 +90,11 @@ static void separate_whole(crn_unit_run *c) {
   crn_run *r = c->r;
   const bool both = c->u->n_states == 2;
   crn_tensor *h0 = both ? c->s[1] : NULL, *h, *cell;
-  if (c->z[0]) c->y = crn_lstm(r, c->z[0], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse, &h, &cell);
+  if (c->z[0])
+    c->y = crn_lstm(r, c->z[0], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse, &h, &cell);
   else
-    c->y = crn_lstm_layer(r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse, &h,
-                          &cell);
+    c->y = crn_lstm_layer(r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse,
+                          &h, &cell);
   c->s[0] = cell;
   if (both) c->s[1] = h;
 }
@@ -95,7 +107,7 @@ static crn_tensor *separate_step(crn_unit_run *c, crn_tensor *const *z) {
   return c->s[1] = h;
 }
 
-/* ---- one matrix ----------------------------------------------------------------------------------------------------- */
+/* ---- one matrix -------------------------------------------------------------------------------------------------- */
 
 static crn_status joint_params(crn_build *b, crn_layer *l, const crn_unit *u) {
   CRN_TRY(crn_unit_param(b, l, "W", u->n_in + u->n, 4 * u->n, CRN_INIT_MATRIX, NULL, 0, 4));
@@ -109,8 +121,8 @@ static void joint_begin(crn_unit_run *c) {
   c->p[W_RE] = crn_unit_rows(c, w, c->u->n_in, c->n);
 }
 
-/* Backward in time the original lets the gradient of h (not of c) run on into the padding, which it visits first: there h
- * is 0, but counts as if it were computed from the padded frames. Values are those of joint_whole. */
+/* Backward in time the original lets the gradient of h (not of c) run on into the padding, which it visits first: there
+ * h is 0, but counts as if it were computed from the padded frames. Values are those of joint_whole. */
 static void joint_leaking(crn_unit_run *c) {
   crn_run *r = c->r;
   crn_tensor *z = crn_linear(r, c->in, c->p[W], false, c->p[BIAS]), *cell = c->s[0];
@@ -140,23 +152,50 @@ static void joint_whole(crn_unit_run *c) {
     return;
   }
   crn_tensor *h, *cell;
-  c->y = crn_lstm_layer(c->r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, NULL, c->s[0], "jifo", 0, c->u->reverse, &h,
-                        &cell);
+  c->y = crn_lstm_layer(c->r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, NULL, c->s[0], "jifo", 0,
+                        c->u->reverse, &h, &cell);
   c->s[0] = cell;
 }
 
 static const char *const native2_aliases[] = {"lstm", "lstmp", "lstmblock", "lstmblockfused", "cudnnlstm", NULL};
 
 const crn_unit_desc crn_units_native[] = {
-    {.name = "nativelstm2", .aliases = native2_aliases, .opts = native2_opts, .opts_size = sizeof(native_opts),
-     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF, .states = {"c", "h"}, .check = native_check,
-     .params = separate_params, .begin = separate_begin, .whole = separate_whole, .step = separate_step},
-    {.name = "nativelstm", .opts = native_opts_table, .opts_size = sizeof(native_opts),
-     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF | CRN_UNIT_NO_INITIAL | CRN_UNIT_NO_STEP, .states = {"c"},
-     .check = native_check, .params = separate_params, .begin = separate_begin, .whole = separate_whole},
-    {.name = "vanillalstm", .opts = no_opts, .opts_size = sizeof(native_opts),
-     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF, .states = {"c", "h"}, .params = separate_params,
-     .begin = separate_begin, .whole = separate_whole, .step = separate_step},
-    {.name = "nativelstmlowmem", .opts = native_opts_table, .opts_size = sizeof(native_opts), .flags = CRN_UNIT_NATIVE | CRN_UNIT_DENSE,
-     .states = {"c"}, .check = native_check, .params = joint_params, .begin = joint_begin, .whole = joint_whole},
+    {.name = "nativelstm2",
+     .aliases = native2_aliases,
+     .opts = native2_opts,
+     .opts_size = sizeof(native_opts),
+     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF,
+     .states = {"c", "h"},
+     .check = native_check,
+     .params = separate_params,
+     .begin = separate_begin,
+     .whole = separate_whole,
+     .step = separate_step},
+    {.name = "nativelstm",
+     .opts = native_opts_table,
+     .opts_size = sizeof(native_opts),
+     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF | CRN_UNIT_NO_INITIAL | CRN_UNIT_NO_STEP,
+     .states = {"c"},
+     .check = native_check,
+     .params = separate_params,
+     .begin = separate_begin,
+     .whole = separate_whole},
+    {.name = "vanillalstm",
+     .opts = no_opts,
+     .opts_size = sizeof(native_opts),
+     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF,
+     .states = {"c", "h"},
+     .params = separate_params,
+     .begin = separate_begin,
+     .whole = separate_whole,
+     .step = separate_step},
+    {.name = "nativelstmlowmem",
+     .opts = native_opts_table,
+     .opts_size = sizeof(native_opts),
+     .flags = CRN_UNIT_NATIVE | CRN_UNIT_DENSE,
+     .states = {"c"},
+     .check = native_check,
+     .params = joint_params,
+     .begin = joint_begin,
+     .whole = joint_whole},
     {.name = NULL}};

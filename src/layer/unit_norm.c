@@ -13,17 +13,28 @@ typedef struct norm_opts {
 } norm_opts;
 
 #define OFF(f) offsetof(norm_opts, f)
-#define FLAG(n, field, d, text) {.name = n, .type = CRN_OPT_BOOL, .offset = OFF(field), .dflt = d, .doc = text}
-#define REAL(n, field, d, text) {.name = n, .type = CRN_OPT_FLOAT, .offset = OFF(field), .dflt = d, .doc = text}
-#define RATE(n, field, text) {.name = n, .type = CRN_OPT_FLOAT, .offset = OFF(field), .dflt = "0.0", .min = 0, .max = 1, .doc = text}
+#define FLAG(n, field, d, text)                                                                                        \
+  { .name = n, .type = CRN_OPT_BOOL, .offset = OFF(field), .dflt = d, .doc = text }
+#define REAL(n, field, d, text)                                                                                        \
+  { .name = n, .type = CRN_OPT_FLOAT, .offset = OFF(field), .dflt = d, .doc = text }
+#define RATE(n, field, text)                                                                                           \
+  { .name = n, .type = CRN_OPT_FLOAT, .offset = OFF(field), .dflt = "0.0", .min = 0, .max = 1, .doc = text }
 static const crn_opt opts_table[] = {
     REAL("norm_gain", norm_gain, "1.0", "initial scale of normalisations"),
     REAL("norm_shift", norm_shift, "0.0", "initial shift of normalisations"),
     REAL("forget_bias", forget_bias, "0.0", "added to an initial value: the forget gate's bias or shift"),
-    {.name = "activation", .type = CRN_OPT_VALUE, .offset = OFF(activation), .dflt = "\"tanh\"", .doc = "of cell input and output"},
+    {.name = "activation",
+     .type = CRN_OPT_VALUE,
+     .offset = OFF(activation),
+     .dflt = "\"tanh\"",
+     .doc = "of cell input and output"},
     RATE("dropout", dropout, "dropout rate of the cell's input in training"),
     RATE("dropout_h", dropout_h, "dropout rate of the hidden state in training"),
-    {.name = "dropout_seed", .type = CRN_OPT_VALUE, .offset = OFF(dropout_seed), .dflt = "None", .doc = "no effect: masks follow from the run's seed"},
+    {.name = "dropout_seed",
+     .type = CRN_OPT_VALUE,
+     .offset = OFF(dropout_seed),
+     .dflt = "None",
+     .doc = "no effect: masks follow from the run's seed"},
     FLAG("with_concat", with_concat, "False", "one matrix for input and hidden state"),
     FLAG("global_norm", global_norm, "True", "normalise the products of input and of hidden state"),
     FLAG("global_norm_joined", joined, "False", "normalise their sum"),
@@ -32,28 +43,34 @@ static const crn_opt opts_table[] = {
     FLAG("cell_norm_in_output", cell_norm_in_output, "True", "the output sees the normalised cell"),
     FLAG("hidden_norm", hidden_norm, "False", "normalise the output"),
     REAL("variance_epsilon", epsilon, "1e-12", "added to variances"),
-    {.name = "is_training", .type = CRN_OPT_VALUE, .offset = OFF(is_training), .dflt = "None", .doc = "draw dropout masks; None: while training"},
+    {.name = "is_training",
+     .type = CRN_OPT_VALUE,
+     .offset = OFF(is_training),
+     .dflt = "None",
+     .doc = "draw dropout masks; None: while training"},
     CRN_OPT_END};
 
 static bool has_bias(const norm_opts *o) { return !o->global_norm && !o->joined && !o->per_gate; }
 
 static crn_status norm_check(crn_build *b, crn_layer *l, crn_unit *u) {
   const norm_opts *o = u->opts;
-  const char *clash = o->global_norm && o->joined       ? "'global_norm' with 'global_norm_joined'"
-                      : o->per_gate && o->global_norm   ? "'per_gate_norm' with 'global_norm'"
-                      : o->per_gate && o->joined        ? "'per_gate_norm' with 'global_norm_joined'"
+  const char *clash = o->global_norm && o->joined        ? "'global_norm' with 'global_norm_joined'"
+                      : o->per_gate && o->global_norm    ? "'per_gate_norm' with 'global_norm'"
+                      : o->per_gate && o->joined         ? "'per_gate_norm' with 'global_norm_joined'"
                       : o->global_norm && o->with_concat ? "'global_norm' with 'with_concat'"
                                                          : NULL;
   if (clash)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "unit_opts: %s is not possible (global_norm is True unless it is set)", clash);
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "unit_opts: %s is not possible (global_norm is True unless it is set)",
+                          clash);
   if (o->dropout >= 1 || o->dropout_h >= 1)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "unit_opts: options 'dropout', 'dropout_h': expected rates below 1");
   return crn_unit_activation(b, l, u, o->activation);
 }
 
-/* ---- parameters ----------------------------------------------------------------------------------------------------- */
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-static crn_status norm_param(crn_build *b, crn_layer *l, const char *what, int64_t n, double gain, const double *shift) {
+static crn_status norm_param(crn_build *b, crn_layer *l, const char *what, int64_t n, double gain,
+                             const double *shift) {
   char name[64];
   (void)snprintf(name, sizeof(name), "gamma_%s", what);
   CRN_TRY(crn_unit_param(b, l, name, 0, n, CRN_INIT_VALUE, NULL, gain, 0));
@@ -66,7 +83,8 @@ static crn_status norm_params(crn_build *b, crn_layer *l, const crn_unit *u) {
   static const char *const gates[] = {"i_gate", "j_gate", "f_gate", "o_gate"};
   const norm_opts *o = u->opts;
   const int64_t n = u->n;
-  const double bias_first = o->forget_bias > 0 ? o->forget_bias : 0, shift = o->norm_shift, shifted = shift + bias_first;
+  const double bias_first = o->forget_bias > 0 ? o->forget_bias : 0, shift = o->norm_shift,
+               shifted = shift + bias_first;
   if (o->with_concat) {
     CRN_TRY(crn_unit_param(b, l, "W_ff_re", u->n_in + n, 4 * n, CRN_INIT_MATRIX, NULL, 0, 0));
   } else {
@@ -84,15 +102,16 @@ static crn_status norm_params(crn_build *b, crn_layer *l, const crn_unit *u) {
     CRN_TRY(norm_param(b, l, "state_below", 4 * n, o->norm_gain, NULL));
   }
   if (o->joined) CRN_TRY(norm_param(b, l, "lstm_in", 4 * n, o->norm_gain, &shifted));
-  for (int i = 0; i < 4 && o->per_gate; i++) CRN_TRY(norm_param(b, l, gates[i], n, o->norm_gain, i == 2 ? &shifted : &shift));
+  for (int i = 0; i < 4 && o->per_gate; i++)
+    CRN_TRY(norm_param(b, l, gates[i], n, o->norm_gain, i == 2 ? &shifted : &shift));
   if (o->cell_norm) CRN_TRY(norm_param(b, l, "new_c", n, o->norm_gain, &shift));
   return o->hidden_norm ? norm_param(b, l, "new_h", n, o->norm_gain, &shift) : CRN_OK;
 }
 
-/* ---- runs ----------------------------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-enum { CELL, HIDDEN };  /* states */
-enum { W_RE };          /* c->p */
+enum { CELL, HIDDEN }; /* states */
+enum { W_RE };         /* c->p */
 enum { BLOCK_I, BLOCK_J, BLOCK_F, BLOCK_O };
 
 static crn_tensor *norm(crn_unit_run *c, crn_tensor *v, const char *what, bool with_shift) {
@@ -141,7 +160,12 @@ static crn_tensor *norm_step(crn_unit_run *c, crn_tensor *const *z) {
   return c->s[HIDDEN] = h;
 }
 
-const crn_unit_desc crn_units_norm[] = {
-    {.name = "layernormvariantslstm", .opts = opts_table, .opts_size = sizeof(norm_opts), .states = {"c", "h"},
-     .check = norm_check, .params = norm_params, .begin = norm_begin, .step = norm_step},
-    {.name = NULL}};
+const crn_unit_desc crn_units_norm[] = {{.name = "layernormvariantslstm",
+                                         .opts = opts_table,
+                                         .opts_size = sizeof(norm_opts),
+                                         .states = {"c", "h"},
+                                         .check = norm_check,
+                                         .params = norm_params,
+                                         .begin = norm_begin,
+                                         .step = norm_step},
+                                        {.name = NULL}};

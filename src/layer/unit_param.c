@@ -7,7 +7,7 @@
 
 #include "layer/unit.h"
 
-/* ---- declaring ------------------------------------------------------------------------------------------------------ */
+/* ---- declaring --------------------------------------------------------------------------------------------------- */
 
 static const crn_value *given(const crn_value *v) { return crn_v_is_none(v) ? NULL : v; }
 
@@ -17,15 +17,19 @@ static const crn_value *initialiser(const crn_layer *l, crn_unit_init kind) {
   const crn_value *dflt = given(c->recurrent_weights_init);
   if (!dflt) dflt = given(c->forward_weights_init);
   switch (kind) {
-  case CRN_INIT_FORWARD: return given(c->forward_weights_init) ? c->forward_weights_init : dflt;
-  case CRN_INIT_BIAS: return given(c->bias_init);
-  case CRN_INIT_VALUE: return NULL;
-  default: return dflt;
+  case CRN_INIT_FORWARD:
+    return given(c->forward_weights_init) ? c->forward_weights_init : dflt;
+  case CRN_INIT_BIAS:
+    return given(c->bias_init);
+  case CRN_INIT_VALUE:
+    return NULL;
+  default:
+    return dflt;
   }
 }
 
-crn_status crn_unit_param(crn_build *b, crn_layer *l, const char *name, int64_t rows, int64_t columns, crn_unit_init kind,
-                          const crn_value *init, double value, int gates) {
+crn_status crn_unit_param(crn_build *b, crn_layer *l, const char *name, int64_t rows, int64_t columns,
+                          crn_unit_init kind, const crn_value *init, double value, int gates) {
   crn_arena *a = crn_build_arena(b);
   crn_param_spec s = {.dtype = CRN_F32, .rank = rows ? 2 : 1};
   /* name_scope stands for the layer's name and "rec" together */
@@ -33,7 +37,7 @@ crn_status crn_unit_param(crn_build *b, crn_layer *l, const char *name, int64_t 
   s.shape[0] = rows ? rows : columns;
   if (rows) s.shape[1] = columns;
   s.init = init ? init : initialiser(l, kind);
-  s.init_default = kind == CRN_INIT_VALUE ? crn_arena_printf(a, "%.17g", value)
+  s.init_default = kind == CRN_INIT_VALUE  ? crn_arena_printf(a, "%.17g", value)
                    : kind == CRN_INIT_BIAS ? "0"
                                            : "glorot_uniform";
   if (!s.name || !s.init_default) return crn_err_memory(crn_build_err(b));
@@ -46,7 +50,7 @@ crn_status crn_unit_param(crn_build *b, crn_layer *l, const char *name, int64_t 
 crn_value *crn_unit_block_array(crn_arena *a, int64_t n, int blocks, int k, double value) {
   crn_value *v = CRN_ARENA_NEW(a, crn_value);
   int64_t *shape = CRN_ARENA_NEW(a, int64_t);
-  double *data = CRN_ARENA_ARRAY(a, double, n * blocks);
+  double *data = CRN_ARENA_ARRAY(a, double, n *blocks);
   if (!v || !shape || !data) return NULL;
   *shape = n * blocks;
   for (int64_t i = 0; i < n; i++) data[k * n + i] = value;
@@ -64,7 +68,7 @@ crn_status crn_unit_activation(crn_build *b, crn_layer *l, crn_unit *u, const cr
   return crn_act_of(b, l, v, "unit_opts: activation", &u->act);
 }
 
-/* ---- in a run ------------------------------------------------------------------------------------------------------- */
+/* ---- in a run ---------------------------------------------------------------------------------------------------- */
 
 crn_tensor *crn_unit_get(crn_unit_run *c, const char *name) {
   char full[160];

@@ -9,7 +9,7 @@
 
 /* Order of the input's axes: [axis, rest.., feature]. */
 typedef struct arrangement {
-  int axis;   /* -1: one step */
+  int axis; /* -1: one step */
   int rest[CRN_MAX_RANK], n_rest;
   int64_t rest_shape[CRN_MAX_RANK];
   crn_tmpl rest_t;
@@ -50,7 +50,7 @@ static crn_tensor *flat_lens(crn_unit_run *c, const crn_data *in, const arrangem
   return crn_t_reshape(c->r, v, 1, &c->N);
 }
 
-/* ---- states --------------------------------------------------------------------------------------------------------- */
+/* ---- states ------------------------------------------------------------------------------------------------------ */
 
 /* A pass over an own axis inside of a loop begins anew in each step of the loop. */
 static const crn_data *state_before(crn_unit_run *c, int i, const crn_data *out) {
@@ -89,7 +89,7 @@ static crn_status write_states(crn_unit_run *c, const crn_data *in, const crn_da
   return CRN_OK;
 }
 
-/* ---- step by step --------------------------------------------------------------------------------------------------- */
+/* ---- step by step ------------------------------------------------------------------------------------------------ */
 
 static void length_range(const crn_unit_run *c, int64_t *shortest, int64_t *longest) {
   *shortest = *longest = c->T;
@@ -150,7 +150,7 @@ static void run_steps(crn_unit_run *c) {
   for (int64_t t = 0; t < c->T && t < longest && !r->recording && c->y; t++) crn_t_release(r, ys[t]);
 }
 
-/* ---- a run ---------------------------------------------------------------------------------------------------------- */
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
 
 static crn_status check_unrolled(crn_unit_run *c) {
   const crn_rec_cfg *cfg = c->l->cfg;
@@ -158,8 +158,8 @@ static crn_status check_unrolled(crn_unit_run *c) {
   if (crn_layer_is_cell(c->l) || cfg->unroll <= 0 || !crn_v_to_int(cfg->max_seq_len, &max)) return CRN_OK;
   length_range(c, &shortest, &longest);
   if (longest <= max) return CRN_OK;
-  return crn_exec_fail(c->x, c->l, "option 'max_seq_len' is %lld, but the longest sequence has %lld frames", (long long)max,
-                       (long long)longest);
+  return crn_exec_fail(c->x, c->l, "option 'max_seq_len' is %lld, but the longest sequence has %lld frames",
+                       (long long)max, (long long)longest);
 }
 
 static crn_status run_unit(crn_unit_run *c) {
@@ -168,8 +168,10 @@ static crn_status run_unit(crn_unit_run *c) {
   d->begin(c);
   if (crn_run_failed(c->r)) return c->r->err->code;
   const bool fused = d->whole && (!d->fused || d->fused(c)) && (!c->u->single || !d->step);
-  if (fused) d->whole(c);
-  else run_steps(c);
+  if (fused)
+    d->whole(c);
+  else
+    run_steps(c);
   return c->y ? CRN_OK : c->r->err->code;
 }
 

@@ -14,23 +14,43 @@ typedef struct simple_opts {
 } simple_opts;
 
 #define OFF(f) offsetof(simple_opts, f)
-#define VALUE(n, text) {.name = #n, .type = CRN_OPT_VALUE, .offset = OFF(n), .dflt = "None", .doc = text}
-#define ACTIVATION {.name = "activation", .type = CRN_OPT_VALUE, .offset = OFF(activation), .dflt = "\"tanh\"", .doc = "of the new value"}
+#define VALUE(n, text)                                                                                                 \
+  { .name = #n, .type = CRN_OPT_VALUE, .offset = OFF(n), .dflt = "None", .doc = text }
+#define ACTIVATION                                                                                                     \
+  {                                                                                                                    \
+    .name = "activation", .type = CRN_OPT_VALUE, .offset = OFF(activation), .dflt = "\"tanh\"",                        \
+    .doc = "of the new value"                                                                                          \
+  }
 static const crn_opt gru_opts[] = {ACTIVATION, VALUE(kernel_initializer, "initialiser of the matrices"),
                                    VALUE(bias_initializer, "initialiser of the biases"), CRN_OPT_END};
 static const crn_opt rnn_opts[] = {ACTIVATION, CRN_OPT_END};
-static const crn_opt rhn_opts[] = {
-    {.name = "depth", .type = CRN_OPT_INT, .offset = OFF(depth), .dflt = "5", .min = 1, .max = 1000, .doc = "levels per frame"},
-    {.name = "dropout", .type = CRN_OPT_FLOAT, .offset = OFF(dropout), .dflt = "0.0", .min = 0, .max = 1, .doc = "dropout rate of the state in training"},
-    {.name = "transform_bias", .type = CRN_OPT_FLOAT, .offset = OFF(transform_bias), .dflt = "None", .doc = "initial value of the transform gate's bias"},
-    VALUE(dropout_seed, "no effect: masks follow from the run's seed"),
-    VALUE(is_training, "draw dropout masks; None: while training"),
-    VALUE(batch_size, "no effect"),
-    CRN_OPT_END};
+static const crn_opt rhn_opts[] = {{.name = "depth",
+                                    .type = CRN_OPT_INT,
+                                    .offset = OFF(depth),
+                                    .dflt = "5",
+                                    .min = 1,
+                                    .max = 1000,
+                                    .doc = "levels per frame"},
+                                   {.name = "dropout",
+                                    .type = CRN_OPT_FLOAT,
+                                    .offset = OFF(dropout),
+                                    .dflt = "0.0",
+                                    .min = 0,
+                                    .max = 1,
+                                    .doc = "dropout rate of the state in training"},
+                                   {.name = "transform_bias",
+                                    .type = CRN_OPT_FLOAT,
+                                    .offset = OFF(transform_bias),
+                                    .dflt = "None",
+                                    .doc = "initial value of the transform gate's bias"},
+                                   VALUE(dropout_seed, "no effect: masks follow from the run's seed"),
+                                   VALUE(is_training, "draw dropout masks; None: while training"),
+                                   VALUE(batch_size, "no effect"),
+                                   CRN_OPT_END};
 
 enum { STATE }; /* h */
 
-/* ---- gru ------------------------------------------------------------------------------------------------------------ */
+/* ---- gru --------------------------------------------------------------------------------------------------------- */
 
 enum { GATES_H, CANDIDATE_H };
 
@@ -52,8 +72,10 @@ static crn_status gru_params(crn_build *b, crn_layer *l, const crn_unit *u) {
 
 static void gru_begin(crn_unit_run *c) {
   const int64_t n_in = c->u->n_in;
-  crn_tensor *gates = crn_unit_get(c, "gru_cell/gates/kernel"), *candidate = crn_unit_get(c, "gru_cell/candidate/kernel");
-  crn_tensor *gates_b = crn_unit_get(c, "gru_cell/gates/bias"), *candidate_b = crn_unit_get(c, "gru_cell/candidate/bias");
+  crn_tensor *gates = crn_unit_get(c, "gru_cell/gates/kernel"),
+             *candidate = crn_unit_get(c, "gru_cell/candidate/kernel");
+  crn_tensor *gates_b = crn_unit_get(c, "gru_cell/gates/bias"),
+             *candidate_b = crn_unit_get(c, "gru_cell/candidate/bias");
   c->p[GATES_H] = crn_unit_rows(c, gates, n_in, c->n);
   c->p[CANDIDATE_H] = crn_unit_rows(c, candidate, n_in, c->n);
   c->z[0] = crn_linear(c->r, c->in, crn_unit_rows(c, gates, 0, n_in), false, gates_b);
@@ -71,7 +93,7 @@ static crn_tensor *gru_step(crn_unit_run *c, crn_tensor *const *z) {
   return c->s[STATE] = crn_add(r, candidate, crn_mul(r, keep, crn_sub(r, h, candidate)));
 }
 
-/* ---- basicrnn ------------------------------------------------------------------------------------------------------- */
+/* ---- basicrnn ---------------------------------------------------------------------------------------------------- */
 
 static crn_status rnn_params(crn_build *b, crn_layer *l, const crn_unit *u) {
   CRN_TRY(crn_unit_param(b, l, "basic_rnn_cell/kernel", u->n_in + u->n, u->n, CRN_INIT_MATRIX, NULL, 0, 0));
@@ -89,7 +111,7 @@ static crn_tensor *rnn_step(crn_unit_run *c, crn_tensor *const *z) {
   return c->s[STATE] = crn_unit_act(c, all);
 }
 
-/* ---- rhn ------------------------------------------------------------------------------------------------------------ */
+/* ---- rhn --------------------------------------------------------------------------------------------------------- */
 
 static crn_status rhn_check(crn_build *b, crn_layer *l, crn_unit *u) {
   const simple_opts *o = u->opts;
@@ -134,11 +156,28 @@ static crn_tensor *rhn_step(crn_unit_run *c, crn_tensor *const *z) {
   return c->s[STATE] = s;
 }
 
-const crn_unit_desc crn_units_simple[] = {
-    {.name = "gru", .opts = gru_opts, .opts_size = sizeof(simple_opts), .states = {"h"}, .check = activation_check,
-     .params = gru_params, .begin = gru_begin, .step = gru_step},
-    {.name = "basicrnn", .opts = rnn_opts, .opts_size = sizeof(simple_opts), .states = {"h"}, .check = activation_check,
-     .params = rnn_params, .begin = rnn_begin, .step = rnn_step},
-    {.name = "rhn", .opts = rhn_opts, .opts_size = sizeof(simple_opts), .states = {"h"}, .check = rhn_check,
-     .params = rhn_params, .begin = rhn_begin, .step = rhn_step},
-    {.name = NULL}};
+const crn_unit_desc crn_units_simple[] = {{.name = "gru",
+                                           .opts = gru_opts,
+                                           .opts_size = sizeof(simple_opts),
+                                           .states = {"h"},
+                                           .check = activation_check,
+                                           .params = gru_params,
+                                           .begin = gru_begin,
+                                           .step = gru_step},
+                                          {.name = "basicrnn",
+                                           .opts = rnn_opts,
+                                           .opts_size = sizeof(simple_opts),
+                                           .states = {"h"},
+                                           .check = activation_check,
+                                           .params = rnn_params,
+                                           .begin = rnn_begin,
+                                           .step = rnn_step},
+                                          {.name = "rhn",
+                                           .opts = rhn_opts,
+                                           .opts_size = sizeof(simple_opts),
+                                           .states = {"h"},
+                                           .check = rhn_check,
+                                           .params = rhn_params,
+                                           .begin = rhn_begin,
+                                           .step = rhn_step},
+                                          {.name = NULL}};

@@ -12,13 +12,16 @@ static crn_status one_start(crn_build *b, crn_layer *l, const crn_value *v, crn_
   *s = (crn_start){.kind = CRN_START_ZEROS};
   if (crn_v_is_none(v)) return CRN_OK;
   if (crn_v_is_number(v) && crn_v_to_float(v, &f)) {
-    if (f != 0 && f != 1) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': of numbers only 0 and 1 are allowed, got %g", f);
+    if (f != 0 && f != 1)
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': of numbers only 0 and 1 are allowed, got %g",
+                            f);
     s->kind = f != 0 ? CRN_START_ONES : CRN_START_ZEROS;
     return CRN_OK;
   }
   const char *name = crn_v_cstr(v);
   if (!name)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': expected a number, a word or a layer name, got %s",
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "option 'initial_state': expected a number, a word or a layer name, got %s",
                           crn_v_kind_name(v));
   for (int i = 0; i < 3; i++)
     if (!strcmp(name, words[i])) {
@@ -39,20 +42,23 @@ static crn_status one_start(crn_build *b, crn_layer *l, const crn_value *v, crn_
 static crn_status start_of_dict(crn_build *b, crn_layer *l, crn_unit *u, const crn_value *v) {
   const char *const *names = u->desc->states;
   if (u->n_states < 2)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': a dict is for units with several states, but %s has one",
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "option 'initial_state': a dict is for units with several states, but %s has one",
                           u->desc->name);
   for (size_t i = 0; i < v->u.dict.n; i++) {
     const char *key = crn_v_cstr(v->u.dict.keys[i]);
     bool known = false;
     for (int k = 0; k < u->n_states; k++) known |= key && !strcmp(key, names[k]);
     if (!known)
-      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': unknown key '%s'; unit %s needs exactly '%s' and '%s'",
+      return crn_layer_fail(b, l, CRN_E_CONFIG,
+                            "option 'initial_state': unknown key '%s'; unit %s needs exactly '%s' and '%s'",
                             key ? key : "?", u->desc->name, names[0], names[1]);
   }
   for (int k = 0; k < u->n_states; k++) {
     const crn_value *item = crn_v_get(v, names[k]);
     if (!item)
-      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': key '%s' is missing; unit %s needs exactly '%s' and '%s'",
+      return crn_layer_fail(b, l, CRN_E_CONFIG,
+                            "option 'initial_state': key '%s' is missing; unit %s needs exactly '%s' and '%s'",
                             names[k], u->desc->name, names[0], names[1]);
     CRN_TRY(one_start(b, l, item, &u->start[k]));
   }
@@ -64,26 +70,28 @@ crn_status crn_unit_start_refs(crn_build *b, crn_layer *l, crn_unit *u) {
   double f;
   if (crn_v_is_none(v)) return CRN_OK;
   if (u->desc->flags & CRN_UNIT_NO_INITIAL && !(crn_v_is_number(v) && crn_v_to_float(v, &f) && f == 0))
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': unit %s has none; use nativelstm2", u->desc->name);
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': unit %s has none; use nativelstm2",
+                          u->desc->name);
   if (crn_v_is_dict(v)) return start_of_dict(b, l, u, v);
   if (crn_v_is_seq(v)) {
     if (crn_v_len(v) != (size_t)u->n_states)
-      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': unit %s has %d states, but %d are given", u->desc->name,
-                            u->n_states, (int)crn_v_len(v));
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': unit %s has %d states, but %d are given",
+                            u->desc->name, u->n_states, (int)crn_v_len(v));
     for (int k = 0; k < u->n_states; k++) CRN_TRY(one_start(b, l, crn_v_at(v, (size_t)k), &u->start[k]));
     return CRN_OK;
   }
   for (int k = 0; k < u->n_states; k++) {
     CRN_TRY(one_start(b, l, v, &u->start[k]));
     if (u->start[k].kind == CRN_START_LAYER && u->n_states > 1)
-      return crn_layer_fail(b, l, CRN_E_CONFIG,
-                            "option 'initial_state': one layer can't give both states of unit %s; give a dict with '%s' and '%s'",
-                            u->desc->name, u->desc->states[0], u->desc->states[1]);
+      return crn_layer_fail(
+          b, l, CRN_E_CONFIG,
+          "option 'initial_state': one layer can't give both states of unit %s; give a dict with '%s' and '%s'",
+          u->desc->name, u->desc->states[0], u->desc->states[1]);
   }
   return CRN_OK;
 }
 
-/* ---- variables ------------------------------------------------------------------------------------------------------ */
+/* ---- variables --------------------------------------------------------------------------------------------------- */
 
 /* "initial_c", or "initial_var" of a single state; in loops they are not below "rec". */
 static const char *var_name(crn_arena *a, const crn_layer *l, const crn_unit *u, int k) {
@@ -102,7 +110,7 @@ crn_status crn_unit_start_params(crn_build *b, crn_layer *l, const crn_unit *u) 
   return CRN_OK;
 }
 
-/* ---- values --------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* Size of an axis of the state that no template tells: the source's. */
 static int64_t source_size(crn_exec *x, crn_layer *l, const crn_dim *d) {

@@ -25,7 +25,8 @@ static const crn_unit_desc unusable[] = {
     {.name = "cudnngru", .unusable = "stands for 'grublock' without a GPU, and that unit does not exist; use 'gru'"},
     {.name = NULL}};
 
-static const crn_unit_desc *const tables[] = {crn_units_native, crn_units_lstm, crn_units_norm, crn_units_simple, unusable};
+static const crn_unit_desc *const tables[] = {crn_units_native, crn_units_lstm, crn_units_norm, crn_units_simple,
+                                              unusable};
 
 const crn_unit_desc *crn_unit_at(size_t i) {
   for (size_t k = 0; k < sizeof(tables) / sizeof(*tables); k++)
@@ -84,8 +85,9 @@ crn_status crn_unit_find(crn_build *b, const crn_layer *l, const char *given, co
   if (!d) return unknown(b, l, given, name);
   if (d->unusable) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'unit': unit '%s' %s", given, d->unusable);
   if (cell && d->flags & CRN_UNIT_NATIVE)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'unit': '%s' is a native unit (%s), which rnn_cell can't run; use class 'rec'",
-                          given, d->name);
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "option 'unit': '%s' is a native unit (%s), which rnn_cell can't run; use class 'rec'", given,
+                          d->name);
   *out = d;
   return CRN_OK;
 }

@@ -55,7 +55,8 @@ crn_status crn_exec_keep_states(crn_exec *x) {
     const crn_slot *s = crn_exec_slot(x, l);
     if (!l->keep_states || !s->states) continue;
     if (!x->kept && !(x->kept = crn_calloc((size_t)net->n_layers, sizeof(*x->kept)))) return crn_err_memory(x->run.err);
-    if (!x->kept[i] && !(x->kept[i] = crn_calloc((size_t)l->n_states, sizeof(**x->kept)))) return crn_err_memory(x->run.err);
+    if (!x->kept[i] && !(x->kept[i] = crn_calloc((size_t)l->n_states, sizeof(**x->kept))))
+      return crn_err_memory(x->run.err);
     for (int k = 0; k < l->n_states; k++)
       if (s->states[k] && s->states[k]->v) CRN_TRY(keep(x, &x->kept[i][k], s->states[k]->v));
   }
