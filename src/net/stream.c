@@ -44,12 +44,21 @@ static bool runs_backwards(const crn_layer *l) {
   return crn_v_to_int(((const crn_rec_cfg *)l->cfg)->direction, &direction) && direction < 0;
 }
 
+/* nativelstm, nativelstmlowmem: the hidden state is lost between pieces. */
+static bool keeps_cell_only(const crn_layer *l) {
+  return !strcmp(l->desc->name, "rec") && l->n_states == 1 && !strcmp(l->states[0].name, "c");
+}
+
 static crn_status check_body(const crn_body *b, crn_err *err) {
   for (int i = 0; i < b->n; i++) {
     const crn_layer *l = b->order[i];
     if (!l->live) continue;
     if (runs_backwards(l) || (l->desc->flags & CRN_L_NEEDS_FUTURE && !l->body->loop))
       return crn_fail(err, CRN_E_CONFIG, "streaming: layer '%s' (%s) needs frames to come", l->path, l->desc->name);
+    if (keeps_cell_only(l))
+      return crn_fail(err, CRN_E_NOT_IMPLEMENTED,
+                      "streaming: not implemented: layer '%s' (%s): its unit's state is the cell alone; use nativelstm2", l->path,
+                      l->desc->name);
     if (!l->body->loop && !runs_in_pieces(l))
       return crn_fail(err, CRN_E_CONFIG, "streaming: not implemented: layer '%s' (%s) in pieces", l->path, l->desc->name);
   }

@@ -171,6 +171,7 @@ crn_status crn_engine_pass(crn_engine *e, crn_pass *p, crn_err *err) {
   p->n_steps = 0;
   crn_status st = crn_engine_batcher(e, p->net, p->dataset, p->use, &batcher, err);
   if (st == CRN_OK) st = crn_feed_new(batcher, 8, &feed, err);
+  crn_exec_new_epoch(p->exec);
   if (e->hooks.pass) e->hooks.pass(e->hooks.user, p->label);
   while (st == CRN_OK) {
     crn_batch *b = NULL;
