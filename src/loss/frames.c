@@ -65,6 +65,8 @@ crn_tensor *crn_frames_logits(crn_frames *f) {
   return frames_of(f, d, &f->mask);
 }
 
+crn_tensor *crn_frames_of(crn_frames *f, const crn_data *d) { return frames_of(f, d, NULL); }
+
 /* With debug_runtime_sanity_checks: every sequence has as many frames in the target as in the output. */
 static bool same_lengths(crn_frames *f) {
   const crn_data *o = f->output, *t = f->io->target;

@@ -23,6 +23,8 @@ crn_status crn_frames_open(crn_frames *f, crn_exec *x, crn_layer *l, const crn_l
 /* Output [N, …], and what its softmax was applied to. */
 crn_tensor *crn_frames_output(crn_frames *f);
 crn_tensor *crn_frames_logits(crn_frames *f);
+/* Frames [N, …] of other data with the output's time axis, feature last. */
+crn_tensor *crn_frames_of(crn_frames *f, const crn_data *d);
 /* Target [N] int32 labels, or [N, …] in the run's real type; N is checked against that of output. */
 crn_tensor *crn_frames_target(crn_frames *f, const crn_tensor *output);
 /* Number of frames as int: 1 where the largest entry of output [N, V] isn't the target (label, or largest of dense). */

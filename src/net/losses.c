@@ -29,7 +29,7 @@ static const crn_loss_desc *loss_class(crn_build *b, crn_layer *l, const char *n
   const crn_loss_desc *d = crn_loss_class_find(name);
   if ((d && d->compute) || !wanted) return d;
   if (d) {
-    (void)crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: loss '%s'", name);
+    (void)crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: loss '%s': %s", name, d->doc);
     return NULL;
   }
   const char *names[64];
@@ -174,6 +174,22 @@ crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
   return wanted && desc->refs ? desc->refs(b, l, loss) : CRN_OK;
 }
 
+crn_status crn_loss_make_inner(crn_build *b, crn_layer *l, const crn_value *dict, crn_loss **out) {
+  const char *name = crn_v_cstr(crn_v_get(dict, "class"));
+  crn_loss *loss = CRN_ARENA_NEW(&b->net->arena, crn_loss);
+  if (!name) return crn_layer_fail(b, l, CRN_E_CONFIG, "loss option 'loss': expected a dict with the key 'class'");
+  if (!loss) return crn_err_memory(b->err);
+  *out = loss;
+  loss->desc = loss_class(b, l, name, true);
+  if (!loss->desc) return b->err->code;
+  loss->layer = l;
+  loss->name = l->path;
+  loss->target = l->loss->target;
+  loss->active = true;
+  CRN_TRY(loss_options(b, l, dict, loss, true));
+  return loss->desc->refs ? loss->desc->refs(b, l, loss) : CRN_OK;
+}
+
 crn_status crn_loss_output_dim(crn_build *b, crn_layer *l, const crn_dim **dim, int64_t *size) {
   (void)b;
   if (!l->loss || !l->loss->desc->output_dim || *size < 0) return CRN_OK;
@@ -184,7 +200,7 @@ crn_status crn_loss_output_dim(crn_build *b, crn_layer *l, const crn_dim **dim, 
 }
 
 /* Axes and dims of output and target agree, and what the loss itself asks for. */
-static crn_status check_loss(crn_build *b, const crn_loss *loss) {
+crn_status crn_loss_check(crn_build *b, const crn_loss *loss) {
   crn_layer *l = loss->layer;
   const crn_loss_desc *desc = loss->desc;
   if (desc->flags & CRN_LOSS_NEEDS_TARGET && !loss->target)
@@ -234,7 +250,7 @@ static crn_status collect_body(crn_build *b, const crn_body *body) {
       l->loss = NULL;
       continue;
     }
-    CRN_TRY(check_loss(b, l->loss));
+    CRN_TRY(crn_loss_check(b, l->loss));
     CRN_TRY(list_loss(b, l->loss));
   }
   return CRN_OK;
