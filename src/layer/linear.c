@@ -2,14 +2,17 @@
  *
  * linear (hidden, forward) and softmax: y = act(x·W + b) over the feature axis; a sparse input looks rows of W up.
  */
+#include <math.h>
 #include <string.h>
 
 #include "layer/activation.h"
+#include "layer/grad_filter.h"
 
 typedef struct linear_cfg {
   const crn_value *activation;
   int with_bias, use_transposed_weights;
-  const crn_value *grad_filter, *forward_weights_init, *bias_init, *mask;
+  double grad_filter; /* NAN: none */
+  const crn_value *forward_weights_init, *bias_init, *mask;
   crn_act *act;
   int64_t n_in, n_out;
 } linear_cfg;
@@ -18,7 +21,7 @@ typedef struct linear_cfg {
 static const crn_opt linear_opts[] = {
     {.name = "activation", .type = CRN_OPT_VALUE, .offset = OFF(activation), .dflt = "None", .doc = "activation, a name or an expression"},
     {.name = "with_bias", .type = CRN_OPT_BOOL, .offset = OFF(with_bias), .dflt = "True", .doc = "add a bias"},
-    {.name = "grad_filter", .type = CRN_OPT_VALUE, .offset = OFF(grad_filter), .dflt = "None", .doc = "drop a sequence's gradient if a squared entry reaches this"},
+    {.name = "grad_filter", .type = CRN_OPT_FLOAT, .offset = OFF(grad_filter), .dflt = "None", .doc = "drop a sequence's gradient if a squared entry reaches this"},
     {.name = "forward_weights_init", .type = CRN_OPT_VALUE, .offset = OFF(forward_weights_init), .dflt = "\"glorot_uniform\"", .doc = "initialiser of W"},
     {.name = "bias_init", .type = CRN_OPT_VALUE, .offset = OFF(bias_init), .dflt = "0.0", .doc = "initialiser of b"},
     {.name = "use_transposed_weights", .type = CRN_OPT_BOOL, .offset = OFF(use_transposed_weights), .dflt = "False", .doc = "W is stored as [n_out, n_in]"},
@@ -94,6 +97,7 @@ static crn_status linear_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   for (int i = 0; i < in->t.n; i++) out->len[i] = in->len[i];
   if (in->t.sparse) out->v = look_up(r, c, w, in->v, bias);
   else out->v = product(r, c, in->v, in->t.feature_axis, w, bias);
+  if (!isnan(c->grad_filter)) out->v = crn_grad_filter(r, out->v, crn_tmpl_batch_axis(&out->t), c->grad_filter);
   return crn_act_apply(x, l, c->act, out);
 }
 

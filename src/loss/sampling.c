@@ -4,6 +4,7 @@
  * labels. It takes the layer's input and its weights [V, n] instead of its output.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "loss/frames.h"

@@ -62,6 +62,9 @@ crn_status crn_reuse_refs(crn_build *b, crn_layer *l);
 const char *crn_layer_param_path(crn_build *b, const crn_layer *l); /* "output/rec/s/" */
 crn_status crn_build_params(crn_build *b);
 
+/* constraints.c: options spatial_smoothing and darc1 fit the output */
+crn_status crn_constraints_check(crn_build *b, crn_layer *l);
+
 /* losses.c */
 crn_status crn_layer_make_losses(crn_build *b, crn_layer *l);
 /* List the losses of all layers that run, with their names as reported. */

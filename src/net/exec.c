@@ -112,7 +112,7 @@ void crn_exec_begin(crn_exec *x, bool train, uint64_t step) {
   memset(x->feed, 0, (size_t)x->net->n_externs * sizeof(*x->feed));
   memset(x->losses, 0, (size_t)x->net->n_losses * sizeof(*x->losses));
   memset(x->loss_values, 0, (size_t)x->net->n_losses * sizeof(*x->loss_values));
-  x->objective = NULL;
+  x->objective = x->layer_constraints = NULL;
   x->constraints = x->total_loss = 0;
   x->n_assigns = 0;
   x->beam_serial = 0;
@@ -249,6 +249,7 @@ static crn_status run_layer(crn_exec *x, crn_layer *l) {
   if (st == CRN_OK && crn_run_failed(r)) st = r->err->code;
   if (st == CRN_OK) st = check_output(x, l, d);
   if (st == CRN_OK && l->loss) st = crn_exec_losses(x, l);
+  if (st == CRN_OK) st = crn_exec_layer_constraints(x, l);
   if (st != CRN_OK) {
     if (!crn_run_failed(r)) (void)crn_fail(r->err, st, "failed");
     if (l->body->loop)

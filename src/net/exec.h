@@ -58,6 +58,7 @@ struct crn_exec {
   crn_loss_result *losses; /* by loss index */
   crn_tensor **loss_values; /* scaled and summed, for the objective */
   crn_tensor *objective;
+  crn_tensor *layer_constraints; /* on outputs, so far; NULL: none */
   double constraints, total_loss;
   crn_assign *assigns;
   int n_assigns, cap_assigns;
@@ -125,6 +126,9 @@ crn_status crn_exec_losses(crn_exec *x, crn_layer *l);
 crn_status crn_exec_loop_losses(crn_exec *x, crn_layer *l, const crn_loop *loop);
 crn_status crn_exec_loop_losses_end(crn_exec *x, const crn_loop *loop);
 crn_status crn_exec_objective(crn_exec *x);
+/* constraints.c: those of a layer's output, remembered for the objective; all of them added to total (NULL: nothing yet) */
+crn_status crn_exec_layer_constraints(crn_exec *x, crn_layer *l);
+crn_status crn_exec_add_constraints(crn_exec *x, crn_tensor **total);
 /* kept.c */
 crn_status crn_exec_keep_states(crn_exec *x);
 void crn_exec_free_kept(crn_exec *x);

@@ -245,6 +245,7 @@ static crn_status list_loss(crn_build *b, crn_loss *loss) {
 static crn_status collect_body(crn_build *b, const crn_body *body) {
   for (int i = 0; i < body->n; i++) {
     crn_layer *l = body->order[i];
+    if (l->live && l->scope->eval) CRN_TRY(crn_constraints_check(b, l));
     if (!l->live || !l->loss) continue;
     if (!l->loss->active) {
       l->loss = NULL;
@@ -390,7 +391,19 @@ crn_status crn_exec_loop_losses(crn_exec *x, crn_layer *l, const crn_loop *loop)
     if (i < 0) continue;
     crn_loss_io io = {.output = crn_exec_slot(x, l)->out, .n_frames = -1};
     if (loss->target && !(io.target = crn_value_of(x, l, loss->target))) return r->err->code;
-    CRN_TRY(loss->desc->compute(x, l, loss, &io));
+    if (l->common.only_on_eval > 0 && r->train) {
+      const int64_t n = crn_data_n_seqs(io.output);
+      io.value = crn_t_zeros(r, r->real, 1, &n);
+      io.error = io.value;
+    } else {
+      crn_status st = loss->desc->compute(x, l, loss, &io);
+      if (st == CRN_OK && !io.value && !io.error && !crn_run_failed(r))
+        st = crn_exec_fail(x, l, "gives neither a value nor an error");
+      if (st != CRN_OK) {
+        (void)crn_err_where(r->err, "loss '%s'", loss->desc->name);
+        return st;
+      }
+    }
     if (crn_run_failed(r)) return r->err->code;
     lr->loss_values[i][lr->step] = sum_per_sequence(x, io.value);
     lr->loss_errors[i][lr->step] = sum_per_sequence(x, io.error);
@@ -439,31 +452,13 @@ crn_status crn_exec_loop_losses_end(crn_exec *x, const crn_loop *loop) {
   return CRN_OK;
 }
 
-/* Parameters of layers with L2, each once for the layer that made it. */
-static crn_status add_constraints(crn_exec *x, crn_tensor **total) {
-  crn_run *r = &x->run;
-  const crn_value *dec = crn_v_get(x->net->config, "decouple_constraints");
-  if (crn_v_truth(dec)) return CRN_OK;
-  for (int i = 0; i < x->net->n_params; i++) {
-    crn_param *p = x->net->params[i];
-    if (p->L2 == 0 || !crn_dtype_is_float(p->dtype)) continue;
-    crn_tensor *w = crn_t_over(r, &p->st, p->dtype, p->spec.rank, p->spec.shape, r->recording && x->net->trainable[i]);
-    crn_tensor *s = crn_reduce_all(r, CRN_R_SUM, crn_unary(r, CRN_U_SQUARE, w));
-    s = crn_scale(r, s, p->L2);
-    if (!s) return r->err->code;
-    x->constraints += crn_t_get(s, 0);
-    *total = *total ? crn_add(r, *total, s) : s;
-  }
-  return CRN_OK;
-}
-
 crn_status crn_exec_objective(crn_exec *x) {
   crn_run *r = &x->run;
   crn_tensor *total = NULL;
   if (!x->net->eval) return CRN_OK;
   for (int i = 0; i < x->net->n_losses; i++)
     if (x->loss_values[i]) total = total ? crn_add(r, total, x->loss_values[i]) : x->loss_values[i];
-  CRN_TRY(add_constraints(x, &total));
+  CRN_TRY(crn_exec_add_constraints(x, &total));
   x->objective = total;
   return crn_run_failed(r) ? r->err->code : CRN_OK;
 }

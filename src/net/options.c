@@ -236,6 +236,7 @@ crn_status crn_options_parse(crn_build *b, crn_layer *l) {
   CRN_TRY(parse_table(b, l, l->dict, d->opts, l->cfg, ""));
   if (isnan(l->common.L2)) l->common.L2 = 0;
   if (isnan(l->common.darc1)) l->common.darc1 = 0;
+  if (isnan(l->common.spatial_smoothing)) l->common.spatial_smoothing = 0;
   return CRN_OK;
 }
 
