@@ -9,6 +9,8 @@
 /* ORDER FAMILIES: declared here, listed below */
 extern const crn_layer_desc crn_family_linear[];
 extern const crn_layer_desc crn_family_copy[];
+extern const crn_layer_desc crn_family_pad[];
+extern const crn_layer_desc crn_family_gating[];
 extern const crn_layer_desc crn_family_window[];
 extern const crn_layer_desc crn_family_source[];
 extern const crn_layer_desc crn_family_batch_norm[];
@@ -34,6 +36,8 @@ extern const crn_layer_desc crn_family_state[];
 static const crn_layer_desc *const families[] = {
     crn_family_linear,
     crn_family_copy,
+    crn_family_pad,
+    crn_family_gating,
     crn_family_window,
     crn_family_source,
     crn_family_batch_norm,
