@@ -61,11 +61,20 @@ static int param_index(const crn_net *net, const char *name) {
   return -1;
 }
 
+/* The original lists states that it keeps between runs (keep_over_epoch) among the parameters, with as many rows as there
+ * are sequences, an unknown size. Here they are the session's. */
+static bool is_kept_state(const crn_value *shape) {
+  for (size_t i = 0; i < crn_v_len(shape); i++)
+    if (crn_v_is_none(crn_v_at(shape, i))) return true;
+  return false;
+}
+
 static void compare_params(report *r, const crn_net *net, const crn_value *facts) {
   const crn_value *params = crn_v_get(facts, "params");
   bool same = true;
   for (size_t i = 0; i < crn_v_len(params); i++) {
     const char *name = crn_v_cstr(params->u.dict.keys[i]);
+    if (is_kept_state(params->u.dict.vals[i])) continue;
     if (name && param_index(net, name) < 0) rep_fail(r, "parameter '%s': is missing", name), same = false;
   }
   for (int i = 0; i < net->n_params; i++) {
@@ -74,8 +83,10 @@ static void compare_params(report *r, const crn_net *net, const crn_value *facts
     else
       rep_fail(r, "parameter '%s': the original has none of that name", net->params[i]->path), same = false;
   }
+  size_t k = 0;
   for (int i = 0; same && i < net->n_params; i++) {
-    const char *name = crn_v_cstr(params->u.dict.keys[i]);
+    while (is_kept_state(params->u.dict.vals[k])) k++;
+    const char *name = crn_v_cstr(params->u.dict.keys[k++]);
     if (name && strcmp(name, net->params[i]->path) == 0) continue;
     rep_fail(r, "parameter '%s': comes where '%s' should", net->params[i]->path, name ? name : "?");
     return;
