@@ -9,6 +9,8 @@
 /* ORDER FAMILIES: declared here, listed below */
 extern const crn_layer_desc crn_family_linear[];
 extern const crn_layer_desc crn_family_copy[];
+extern const crn_layer_desc crn_family_slice[];
+extern const crn_layer_desc crn_family_join[];
 extern const crn_layer_desc crn_family_pad[];
 extern const crn_layer_desc crn_family_gating[];
 extern const crn_layer_desc crn_family_window[];
@@ -36,6 +38,8 @@ extern const crn_layer_desc crn_family_state[];
 static const crn_layer_desc *const families[] = {
     crn_family_linear,
     crn_family_copy,
+    crn_family_slice,
+    crn_family_join,
     crn_family_pad,
     crn_family_gating,
     crn_family_window,
