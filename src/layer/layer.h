@@ -170,6 +170,8 @@ crn_status crn_new_feature_dim(crn_build *b, crn_layer *l, const crn_tmpl *in, c
 crn_status crn_apply_out_type(crn_build *b, crn_layer *l, crn_tmpl *t);
 /* Template of target i of the layer (data key or layer), NULL-like *found = false if the layer has no target. */
 crn_status crn_target_tmpl(crn_build *b, crn_layer *l, int i, crn_tmpl *out, bool *found);
+/* Look up target i as something that the layer computes with (for refs). Fails if there is none. */
+crn_status crn_target_ref(crn_build *b, crn_layer *l, int i, crn_layer **out);
 /* New dim of this layer, hash-consed by (layer path, slot). */
 const crn_dim *crn_layer_dim(crn_build *b, const crn_layer *l, const char *slot, crn_dim_kind kind, int64_t size);
 /* Axis options relative to a template. */
@@ -212,8 +214,6 @@ const crn_data *crn_value_of(crn_exec *x, crn_layer *l, crn_layer *ref);
 const crn_data *crn_source(crn_exec *x, crn_layer *l, int i); /* source i */
 /* CONCAT classes: the one input, concatenated, with dropout. */
 const crn_data *crn_input(crn_exec *x, crn_layer *l);
-/* Value of target i, brought to this layer's beams. */
-const crn_data *crn_target(crn_exec *x, crn_layer *l, int i);
 /* Parameter by declared name, with noise and dropout while training; NULL if the layer has none of that name (optional
  * ones) – an error is recorded only by crn_param_get. */
 crn_tensor *crn_param_find(crn_exec *x, crn_layer *l, const char *name);
@@ -238,6 +238,8 @@ crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
 crn_status crn_exec_assign(crn_exec *x, crn_layer *l, const char *param, crn_tensor *value);
 /* Step index of the innermost loop around the layer, -1 outside. */
 int64_t crn_exec_step(const crn_exec *x, const crn_layer *l);
+/* bool [B] in l's beams: sequences of the loop that ended before this step; *out NULL: none can have. */
+crn_status crn_step_ended(crn_exec *x, const crn_layer *l, const crn_data **out);
 /* Name of a random stream of this layer: its path and what ("dropout"). Same in all steps of a loop when fixed. */
 const char *crn_random_name(crn_exec *x, const crn_layer *l, const char *what, bool fixed_in_loop);
 /* Fill the axes of out that are not on in, sizes from `from`: helper for common shapes. */

@@ -598,6 +598,26 @@ int64_t crn_exec_step(const crn_exec *x, const crn_layer *l) {
   return l->body->loop ? crn_exec_loop(x, l->body->loop)->step : -1;
 }
 
+crn_status crn_step_ended(crn_exec *x, const crn_layer *l, const crn_data **out) {
+  crn_run *r = &x->run;
+  const crn_loop *loop = l->body->loop;
+  const crn_loop_run *lr = loop ? crn_exec_loop(x, loop) : NULL;
+  *out = NULL;
+  if (!lr || !(loop->unknown_len ? lr->ended : lr->lens)) return CRN_OK;
+  const crn_beam *beam = crn_exec_slot(x, l)->out->beam;
+  if (loop->unknown_len) {
+    *out = crn_beam_move(x, lr->ended, beam);
+  } else { /* the frame after a sequence's last one still counts, unless the end is a frame of its own */
+    crn_data *d = crn_data_copy(r, crn_beam_move(x, lr->lens, beam));
+    if (!d) return r->err->code;
+    const int64_t t = lr->step - (loop->include_eos ? 0 : 1);
+    d->v = crn_binary(r, CRN_B_GREATER_EQUAL, crn_t_full(r, CRN_I32, 0, NULL, (double)t), d->v);
+    d->t.dtype = CRN_BOOL;
+    if (d->v) *out = d;
+  }
+  return *out ? CRN_OK : r->err->code;
+}
+
 const char *crn_random_name(crn_exec *x, const crn_layer *l, const char *what, bool fixed_in_loop) {
   const int64_t step = fixed_in_loop ? -1 : crn_exec_step(x, l);
   const char *s = step < 0 ? crn_arena_printf(&x->run.arena, "%s:%s", l->path, what)

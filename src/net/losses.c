@@ -98,6 +98,13 @@ crn_status crn_target_layer(crn_build *b, crn_layer *l, const char *name, crn_la
   return crn_scope_get(b, l->scope, full, l, "target", out);
 }
 
+crn_status crn_target_ref(crn_build *b, crn_layer *l, int i, crn_layer **out) {
+  const char *name = crn_target_name(b, l, i);
+  if (!name) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'target' is required: a data key or \"layer:NAME\"");
+  CRN_TRY(crn_target_layer(b, l, name, out));
+  return crn_layer_add_edge(b, l, *out, CRN_EDGE_DATA, "target");
+}
+
 static crn_value *loss_dict(crn_build *b, crn_layer *l, const char **name) {
   const crn_value *v = l->common.loss, *opts = l->common.loss_opts;
   crn_value *d;
