@@ -35,6 +35,7 @@ extern const crn_layer_desc crn_family_beams[];
 extern const crn_layer_desc crn_family_shape[];
 extern const crn_layer_desc crn_family_reinterpret[];
 extern const crn_layer_desc crn_family_state[];
+extern const crn_layer_desc crn_family_twod[];
 
 static const crn_layer_desc *const families[] = {
     crn_family_linear,
@@ -65,6 +66,7 @@ static const crn_layer_desc *const families[] = {
     crn_family_shape,
     crn_family_reinterpret,
     crn_family_state,
+    crn_family_twod,
 };
 
 static bool has_name(const crn_layer_desc *d, const char *name) {
