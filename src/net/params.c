@@ -261,23 +261,52 @@ static int compare_listed(const void *a, const void *b) {
   return c ? c : strcmp(x->p->spec.name, y->p->spec.name);
 }
 
-static bool owns(const crn_build *b, const crn_layer *l, const crn_param *p) {
-  (void)b;
-  return !strcmp(p->owner, l->path);
+/* "extra.search:output/s" -> "output/s" */
+static const char *without_extra(const char *path) {
+  const size_t n = strcspn(path, ":/");
+  return !strncmp(path, "extra", 5) && path[n] == ':' ? path + n + 1 : path;
 }
 
-/* Parameters of a body's layers that weren't seen yet: with owners, those of their owners only. */
-static crn_status collect(crn_build *b, crn_body *body, bool owners, listed *list, int *n, crn_map *seen) {
+/* Did the layer, or its like in another net of the config, make the parameter (and not take it over)? */
+static bool owns(const crn_layer *l, const crn_param *p) {
+  return !strcmp(without_extra(p->owner), without_extra(l->path));
+}
+
+static void collect(const crn_body *body, bool owners, listed *list, int *n) {
   for (int i = 0; i < body->n; i++) {
-    crn_layer *l = body->order[i];
-    for (int k = 0; k < l->n_params; k++) {
-      crn_param *p = l->params[k];
-      if ((owners && !owns(b, l, p)) || crn_map_has(seen, p->path)) continue;
-      if (crn_map_set(seen, p->path, p) != CRN_OK) return crn_err_memory(b->err);
-      list[(*n)++] = (listed){p, l};
-    }
+    const crn_layer *l = body->order[i];
+    for (int k = 0; k < l->n_params; k++)
+      if (owns(l, l->params[k]) == owners) list[(*n)++] = (listed){l->params[k], l};
   }
+}
+
+/* From entry `from` on: in order of layers, each parameter only where it comes first (of all before, too). */
+static crn_status sort_and_thin(crn_build *b, listed *list, int from, int *n, crn_map *seen) {
+  int kept = from;
+  if (*n > from) qsort(list + from, (size_t)(*n - from), sizeof(*list), compare_listed);
+  for (int i = from; i < *n; i++) {
+    if (crn_map_has(seen, list[i].p->path)) continue;
+    if (crn_map_set(seen, list[i].p->path, list[i].p) != CRN_OK) return crn_err_memory(b->err);
+    list[kept++] = list[i];
+  }
+  *n = kept;
   return CRN_OK;
+}
+
+/* Owners first, so that a shared parameter stands with its owner; then what nobody here made. */
+static crn_status collect_all(crn_build *b, listed *list, int *n) {
+  const crn_net *net = b->net;
+  crn_map seen = {0};
+  crn_status st = CRN_OK;
+  for (int pass = 0; pass < 2 && st == CRN_OK; pass++) {
+    const int from = *n;
+    collect(&net->body, pass == 0, list, n);
+    for (int i = 0; i < net->n_bodies; i++) collect(net->bodies[i], pass == 0, list, n);
+    st = sort_and_thin(b, list, from, n, &seen);
+  }
+  crn_map_free(&seen);
+  if (st == CRN_OK && *n) qsort(list, (size_t)*n, sizeof(*list), compare_listed);
+  return st;
 }
 
 static bool is_trainable(const crn_net *net, const listed *x) {
@@ -289,16 +318,9 @@ static crn_status list_params(crn_build *b) {
   size_t total = 1;
   for (int i = 0; i < net->n_layers; i++) total += (size_t)net->layers[i]->n_params;
   listed *list = crn_calloc(total, sizeof(*list));
-  crn_map seen = {0};
   int n = 0;
-  crn_status st = list ? CRN_OK : crn_err_memory(b->err);
-  for (int pass = 0; pass < 2; pass++) { /* owners first, so that a shared parameter stands with its owner */
-    if (st == CRN_OK) st = collect(b, &net->body, pass == 0, list, &n, &seen);
-    for (int i = 0; st == CRN_OK && i < net->n_bodies; i++) st = collect(b, net->bodies[i], pass == 0, list, &n, &seen);
-  }
-  crn_map_free(&seen);
+  crn_status st = list ? collect_all(b, list, &n) : crn_err_memory(b->err);
   if (st == CRN_OK) {
-    if (n) qsort(list, (size_t)n, sizeof(*list), compare_listed);
     net->params = crn_calloc((size_t)n + 1, sizeof(*net->params));
     net->trainable = crn_calloc((size_t)n + 1, sizeof(*net->trainable));
     if (!net->params || !net->trainable) st = crn_err_memory(b->err);
