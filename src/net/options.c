@@ -205,6 +205,8 @@ static crn_status check_known(crn_build *b, const crn_layer *l, const crn_value 
     const char *names[256];
     size_t n = 0;
     for (int t = 0; t < 4; t++) n = collect_names(tables[t], names, n);
+    for (size_t k = 0; others && others[k] && n < 256; k++)
+      if (others[k][0] != '_') names[n++] = others[k];
     const char *near = crn_nearest(key, names, n);
     return crn_layer_fail(b, l, CRN_E_CONFIG, "%sunknown option '%s'%s%s%s", what, key,
                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
