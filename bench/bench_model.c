@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Time of a whole network, one thread, process CPU clock: training step (forward, backward, adam), evaluation, forward or
+ * search, on made data. Prints "ms median min", peak memory of the value pool and system allocations per step.
+ *
+ * Usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH… B=BATCH [ragged]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "net/exec.h"
+#include "train/updater.h"
+
+#define MAX_KEYS 8
+
+typedef struct job {
+  const char *mode;
+  int runs;
+  int64_t B;
+  bool ragged;
+  const char *keys[MAX_KEYS];
+  int64_t lengths[MAX_KEYS];
+  int n_keys;
+} job;
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static void die(const crn_err *err) {
+  fprintf(stderr, "bench_model: %s\n", crn_err_text(err));
+  exit(1);
+}
+
+static uint32_t next_random(uint32_t *s) { return (*s = *s * 1664525u + 1013904223u) >> 8; }
+
+static void feed_key(const job *j, crn_exec *x, const crn_extern *e, int64_t length, crn_err *err) {
+  int64_t shape[CRN_MAX_RANK], n = 1;
+  uint32_t seed = 4711;
+  for (int i = 0; i < e->t.n; i++) {
+    shape[i] = e->t.dims[i]->kind == CRN_DIM_BATCH ? j->B : e->t.dims[i]->size < 0 ? length : e->t.dims[i]->size;
+    n *= shape[i];
+  }
+  int32_t *lens = malloc(sizeof(int32_t) * (size_t)j->B);
+  void *values = malloc(sizeof(float) * (size_t)n);
+  if (!lens || !values) exit(1);
+  for (int64_t b = 0; b < j->B; b++) lens[b] = (int32_t)(j->ragged ? length / 5 + (length - length / 5) * b / (j->B > 1 ? j->B - 1 : 1) : length);
+  const int64_t labels = crn_tmpl_dim(&e->t) > 1 ? crn_tmpl_dim(&e->t) : 2;
+  for (int64_t i = 0; i < n; i++) {
+    if (e->t.sparse) ((int32_t *)values)[i] = (int32_t)(1 + next_random(&seed) % (uint32_t)(labels - 1));
+    else ((float *)values)[i] = (float)next_random(&seed) / 8388608.0f - 1.0f;
+  }
+  const int32_t *l[1] = {lens};
+  if (crn_exec_feed(x, e->key, e->t.sparse ? CRN_I32 : CRN_F32, e->t.n, shape, values, 1, l, err) != CRN_OK) die(err);
+  free(lens);
+  free(values);
+}
+
+static void feed_all(const job *j, crn_exec *x, crn_err *err) {
+  for (int i = 0; i < x->net->n_externs; i++)
+    for (int k = 0; k < j->n_keys; k++)
+      if (!strcmp(x->net->externs[i].key, j->keys[k])) feed_key(j, x, &x->net->externs[i], j->lengths[k], err);
+}
+
+static crn_updater *make_updater(crn_net *net, const crn_value *config, crn_update_param **params, crn_err *err) {
+  crn_updater *u;
+  *params = calloc((size_t)net->n_params + 1, sizeof(**params));
+  if (!*params) exit(1);
+  for (int i = 0; i < net->n_params; i++) {
+    crn_param *p = net->params[i];
+    const int64_t row = p->spec.rank > 1 ? p->size / p->spec.shape[0] : 1;
+    (*params)[i] = (crn_update_param){.name = p->path, .w = p->st.data, .rows = p->size / row, .row_len = row, .trainable = net->trainable[i]};
+  }
+  if (crn_updater_new(config, *params, (size_t)net->n_params, 1, NULL, NULL, &u, err) != CRN_OK) die(err);
+  return u;
+}
+
+static void update(crn_exec *x, crn_updater *u, int64_t step, crn_err *err) {
+  crn_net *net = x->net;
+  crn_update_grad *g = calloc((size_t)net->n_params + 1, sizeof(*g));
+  if (!g) exit(1);
+  for (int i = 0; i < net->n_params; i++) {
+    union {
+      const void *c;
+      void *m;
+    } v = {.c = crn_exec_grad(x, net->params[i], err)};
+    g[i] = (crn_update_grad){.kind = v.m ? CRN_GRAD_DENSE : CRN_GRAD_NONE, .values = v.m};
+  }
+  const crn_update_now now = {.lr = 1e-4, .global_step = step, .epoch_step = step};
+  if (crn_updater_step(u, g, &now, err) != CRN_OK) die(err);
+  for (int i = 0; i < net->n_params; i++) crn_weight_changed(&net->params[i]->st);
+  crn_exec_zero_grads(x);
+  free(g);
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+static void run(const job *j, crn_exec *x, crn_updater *u, crn_err *err) {
+  double *ms = calloc((size_t)j->runs, sizeof(double));
+  if (!ms) exit(1);
+  uint64_t before = 0;
+  for (int i = -2; i < j->runs; i++) { /* two to warm up */
+    if (i == 0) before = crn_mem_get_stats(x->mem).n_system;
+    const bool train = !strcmp(j->mode, "train");
+    crn_exec_begin(x, train, (uint64_t)(i + 2));
+    feed_all(j, x, err);
+    const double t0 = now_ms();
+    if (crn_exec_forward(x, err) != CRN_OK) die(err);
+    if (train) {
+      if (crn_exec_backward(x, err) != CRN_OK) die(err);
+      update(x, u, i + 2, err);
+    }
+    if (i >= 0) ms[i] = now_ms() - t0;
+  }
+  qsort(ms, (size_t)j->runs, sizeof(double), by_value);
+  const crn_mem_stats s = crn_mem_get_stats(x->mem);
+  printf("ms median=%.3f min=%.3f peak_mib=%.1f system_allocs_per_step=%.2f\n", ms[j->runs / 2], ms[0], (double)s.peak_bytes / 1048576.0, (double)(s.n_system - before) / j->runs);
+  free(ms);
+}
+
+static void parse(int argc, char **argv, job *j) {
+  j->mode = argv[2];
+  j->runs = (int)strtol(argv[3], NULL, 10);
+  j->B = 1;
+  for (int i = 4; i < argc; i++) {
+    char *eq = strchr(argv[i], '=');
+    if (!strcmp(argv[i], "ragged")) j->ragged = true;
+    if (!eq) continue;
+    *eq = 0;
+    if (!strcmp(argv[i], "B")) j->B = strtol(eq + 1, NULL, 10);
+    else if (j->n_keys < MAX_KEYS) {
+      j->keys[j->n_keys] = argv[i];
+      j->lengths[j->n_keys++] = strtol(eq + 1, NULL, 10);
+    }
+  }
+}
+
+int main(int argc, char **argv) {
+  crn_err err = {0};
+  crn_arena arena = {0};
+  crn_value *config;
+  crn_net *net;
+  crn_exec *x;
+  crn_updater *u = NULL;
+  crn_update_param *params = NULL;
+  job j = {0};
+  if (argc < 5) {
+    fprintf(stderr, "usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH... B=BATCH [ragged]\n");
+    return 1;
+  }
+  parse(argc, argv, &j);
+  const bool train = !strcmp(j.mode, "train"), search = !strcmp(j.mode, "search");
+  const crn_net_mode mode = {.train = train, .eval = train || !strcmp(j.mode, "eval"), .search = search};
+  crn_store *store = crn_store_new(CRN_F32);
+  const crn_session_opts opts = {.n_threads = 1, .seed = 1};
+  if (!store || crn_v_read_json(&arena, argv[1], &config, &err) != CRN_OK || crn_net_build(config, mode, store, NULL, &net, &err) != CRN_OK ||
+      crn_store_init_values(store, 1, &err) != CRN_OK || crn_exec_new(net, &opts, &x, &err) != CRN_OK)
+    die(&err);
+  if (train) u = make_updater(net, config, &params, &err);
+  run(&j, x, u, &err);
+  crn_updater_free(u);
+  free(params);
+  crn_exec_free(x);
+  crn_net_free(net);
+  crn_store_free(store);
+  crn_arena_free(&arena);
+  return 0;
+}
