@@ -206,21 +206,49 @@ static crn_status ga_infer(crn_build *b, crn_layer *l) {
   return CRN_OK;
 }
 
+/* Order of base's axes for the product: matched, time, feature. */
+static void base_order(const ga_cfg *c, const crn_tmpl *base, int perm[CRN_MAX_RANK]) {
+  int n = 0;
+  for (int i = 0; i < c->n_match; i++) perm[n++] = c->base_match[i];
+  perm[n++] = c->base_time;
+  perm[n++] = base->feature_axis;
+  for (int i = 0; i < base->n; i++) { /* base axes without partner: there are none but a batch that weights lack */
+    bool used = false;
+    for (int k = 0; k < n; k++) used |= perm[k] == i;
+    if (!used) perm[n++] = i;
+  }
+}
+
+/* Base as it is outside of the loop when only the batch is matched: hypotheses of a sequence are rows of one product. */
+static const crn_data *shared_base(crn_exec *x, crn_layer *l, const ga_cfg *c, const crn_data *w) {
+  int perm[CRN_MAX_RANK];
+  if (!w->beam || c->n_match != 1 || w->t.dims[c->weight_match[0]]->kind != CRN_DIM_BATCH) return NULL;
+  base_order(c, &c->base->out, perm);
+  const crn_data *d = crn_constant_value(x, l, c->base, perm);
+  return d && d->v->shape[0] * w->beam->K == w->v->shape[c->weight_match[0]] ? d : NULL;
+}
+
 static crn_status ga_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const ga_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
-  const crn_data *base = crn_value_of(x, l, c->base), *w = crn_value_of(x, l, c->weights);
-  if (!base || !w) return r->err->code;
-  int bp[CRN_MAX_RANK], wp[CRN_MAX_RANK], nb = 0, nw = 0;
-  int64_t shape[CRN_MAX_RANK], b3[CRN_MAX_RANK], w3[CRN_MAX_RANK], o = 1;
-  int n_out = 0;
+  const crn_data *w = crn_value_of(x, l, c->weights);
+  if (!w) return r->err->code;
+  const crn_data *shared = shared_base(x, l, c, w), *base = shared;
+  int perm[CRN_MAX_RANK], wp[CRN_MAX_RANK], nw = 0, n_out = 0;
+  base_order(c, &c->base->out, perm);
+  if (!base) base = crn_constant_value(x, l, c->base, perm);
+  const int64_t n_seqs = w->v->shape[c->n_match ? c->weight_match[0] : 0];
+  if (!base || (!shared && c->n_match && base->v->shape[0] != n_seqs && w->beam)) {
+    base = crn_value_of(x, l, c->base);
+    base = base ? crn_data_permute(r, base, perm) : NULL;
+  }
+  if (!base) return r->err->code;
+  int64_t shape[CRN_MAX_RANK], w3[CRN_MAX_RANK], o = 1;
   for (int i = 0; i < c->n_match; i++) {
-    bp[nb++] = c->base_match[i];
     wp[nw++] = c->weight_match[i];
-    b3[i] = base->v->shape[c->base_match[i]];
     w3[i] = w->v->shape[c->weight_match[i]];
-    out->len[n_out] = base->len[c->base_match[i]];
-    shape[n_out++] = b3[i] > w3[i] ? b3[i] : w3[i];
+    out->len[n_out] = base->len[i];
+    shape[n_out++] = base->v->shape[i] > w3[i] ? base->v->shape[i] : w3[i];
   }
   for (int i = 0; i < c->n_kept; i++) {
     wp[nw++] = c->kept[i];
@@ -229,20 +257,19 @@ static crn_status ga_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     out->len[n_out] = w->len[c->kept[i]];
     shape[n_out++] = w->v->shape[c->kept[i]];
   }
-  bp[nb++] = c->base_time;
-  bp[nb++] = base->t.feature_axis;
   wp[nw++] = c->weight_time;
-  const int64_t T = base->v->shape[c->base_time], F = base->v->shape[base->t.feature_axis];
+  const int64_t T = base->v->shape[c->n_match], F = base->v->shape[c->n_match + 1];
   if (w->v->shape[c->weight_time] != T)
     return crn_exec_fail(x, l, "base has %lld frames, weights %lld", (long long)T, (long long)w->v->shape[c->weight_time]);
-  b3[c->n_match] = T;
-  b3[c->n_match + 1] = F;
+  if (shared) {
+    w3[0] = base->v->shape[0];
+    o *= w->beam->K;
+  }
   w3[c->n_match] = o;
   w3[c->n_match + 1] = T;
   shape[n_out++] = F;
-  crn_tensor *bv = crn_t_reshape(r, crn_transpose(r, base->v, bp), c->n_match + 2, b3);
   crn_tensor *wv = crn_t_reshape(r, crn_transpose(r, w->v, wp), c->n_match + 2, w3);
-  out->v = crn_t_reshape(r, crn_matmul(r, wv, false, bv, false), n_out, shape);
+  out->v = crn_t_reshape(r, crn_matmul(r, wv, false, base->v, false), n_out, shape);
   return out->v ? CRN_OK : r->err->code;
 }
 

@@ -212,6 +212,9 @@ crn_status crn_exec_fail(crn_exec *x, const crn_layer *l, const char *fmt, ...) 
 /* Value of a referenced layer, brought to this layer's beams. NULL: failed (recorded). */
 const crn_data *crn_value_of(crn_exec *x, crn_layer *l, crn_layer *ref);
 const crn_data *crn_source(crn_exec *x, crn_layer *l, int i); /* source i */
+/* Value of a layer that runs outside of this layer's loop and has no hypotheses, axes in the order perm: made once a run and
+ * not repeated over beams. NULL without failing when it isn't of that kind. */
+const crn_data *crn_constant_value(crn_exec *x, crn_layer *l, crn_layer *ref, const int *perm);
 /* CONCAT classes: the one input, concatenated, with dropout. */
 const crn_data *crn_input(crn_exec *x, crn_layer *l);
 /* Parameter by declared name, with noise and dropout while training; NULL if the layer has none of that name (optional

@@ -228,6 +228,8 @@ void crn_exec_drop(crn_exec *x, crn_layer *l) {
   if (!s->out || !s->held) return;
   s->held = false;
   crn_data_release(x, s->held_out);
+  for (crn_permuted *p = s->permuted; p; p = p->next) crn_data_release(x, p->data);
+  s->permuted = NULL;
   for (int i = 0; i < l->n_subs; i++) crn_data_release(x, s->subs[i]);
 }
 
@@ -316,6 +318,24 @@ const crn_data *crn_value_of(crn_exec *x, crn_layer *l, crn_layer *ref) {
     return NULL;
   }
   return crn_beam_move(x, d, crn_exec_slot(x, l)->out->beam);
+}
+
+const crn_data *crn_constant_value(crn_exec *x, crn_layer *l, crn_layer *ref, const int *perm) {
+  crn_slot *s = crn_exec_slot(x, ref);
+  if (ref->body == l->body || !s->out || !s->out->v || s->out->beam || crn_run_failed(&x->run)) return NULL;
+  const int n = s->out->t.n;
+  for (crn_permuted *p = s->permuted; p; p = p->next) {
+    bool same = true;
+    for (int i = 0; i < n; i++) same &= p->perm[i] == perm[i];
+    if (same) return p->data;
+  }
+  crn_permuted *p = CRN_ARENA_NEW(&x->run.arena, crn_permuted);
+  if (!p || !(p->data = crn_data_permute(&x->run, s->out, perm))) return NULL;
+  memcpy(p->perm, perm, sizeof(int) * (size_t)n);
+  if (crn_exec_drops(x)) crn_data_hold(p->data);
+  p->next = s->permuted;
+  s->permuted = p;
+  return p->data;
 }
 
 const crn_data *crn_source(crn_exec *x, crn_layer *l, int i) { return crn_value_of(x, l, l->src[i]); }

@@ -22,6 +22,12 @@ typedef struct crn_assign { /* a parameter's value after the step */
   crn_tensor *value;
 } crn_assign;
 
+typedef struct crn_permuted { /* a value with its axes in another order, kept for the run */
+  int perm[CRN_MAX_RANK];
+  crn_data *data;
+  struct crn_permuted *next;
+} crn_permuted;
+
 /* A layer's results in a run. */
 typedef struct crn_slot {
   crn_data *out;
@@ -30,6 +36,7 @@ typedef struct crn_slot {
   crn_data **before; /* n_states: before this step */
   bool has_state;    /* states hold the step before */
   int64_t ran;       /* step + 1 in which it ran last, in loops */
+  crn_permuted *permuted; /* for loops that read it in every step */
   crn_data *held_out; /* what is held of out */
   bool held;
 } crn_slot;
