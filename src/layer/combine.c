@@ -6,6 +6,7 @@
 
 #include "layer/activation.h"
 #include "layer/eval.h"
+#include "layer/fused.h"
 
 typedef struct combine_cfg {
   const char *kind;
@@ -122,6 +123,12 @@ static const crn_opt eval_opts[] = {
     {.name = "eval_for_output_loss", .type = CRN_OPT_BOOL, .offset = OFF(eval_for_output_loss), .dflt = "False", .doc = "combine the sources' losses too"},
     {.name = "allow_broadcast_all_sources", .type = CRN_OPT_BOOL, .offset = OFF(allow_broadcast), .dflt = "False", .none_ok = true, .doc = "no source needs to have all axes"},
     CRN_OPT_END};
+
+bool crn_layer_is_plain_sum(const crn_layer *l) {
+  if (l->desc->forward != combine_forward) return false;
+  const combine_cfg *c = l->cfg;
+  return !c->code && !c->average && c->op == CRN_B_ADD && !c->act && !c->with_bias && l->n_src >= 2;
+}
 
 /* ---- compare -------------------------------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "layer/activation.h"
+#include "layer/fused.h"
 
 typedef struct copy_cfg {
   crn_layer_list extra_deps;
@@ -96,6 +97,12 @@ static crn_status activation_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   out->t = t;
   out->output_loss = NULL;
   return crn_act_apply_opts(x, c->act, c->opts, out);
+}
+
+bool crn_layer_is_plain_tanh(const crn_layer *l) {
+  if (l->desc->forward != activation_forward) return false;
+  const char *name = crn_act_name(((const copy_cfg *)l->cfg)->act);
+  return name && !strcmp(name, "tanh") && l->n_src == 1 && l->common.dropout <= 0 && !l->common.in_dim;
 }
 
 const crn_layer_desc crn_family_copy[] = {

@@ -214,6 +214,8 @@ const crn_data *crn_value_of(crn_exec *x, crn_layer *l, crn_layer *ref);
 const crn_data *crn_source(crn_exec *x, crn_layer *l, int i); /* source i */
 /* Value of a layer that runs outside of this layer's loop and has no hypotheses, axes in the order perm: made once a run and
  * not repeated over beams. NULL without failing when it isn't of that kind. */
+/* Any data brought to this layer's hypotheses. */
+const crn_data *crn_to_beam_of(crn_exec *x, crn_layer *l, const crn_data *d);
 const crn_data *crn_constant_value(crn_exec *x, crn_layer *l, crn_layer *ref, const int *perm);
 /* CONCAT classes: the one input, concatenated, with dropout. */
 const crn_data *crn_input(crn_exec *x, crn_layer *l);

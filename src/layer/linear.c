@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "layer/activation.h"
+#include "layer/fused.h"
 #include "layer/grad_filter.h"
 
 typedef struct linear_cfg {
@@ -15,6 +16,7 @@ typedef struct linear_cfg {
   const crn_value *forward_weights_init, *bias_init, *mask;
   crn_act *act;
   int64_t n_in, n_out;
+  crn_layer *energy; /* sum of an attention energy that is computed here as a whole, or NULL */
 } linear_cfg;
 
 #define OFF(f) offsetof(linear_cfg, f)
@@ -90,6 +92,7 @@ static crn_tensor *product(crn_run *r, const linear_cfg *c, crn_tensor *v, int a
 static crn_status linear_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   linear_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
+  if (c->energy) return crn_energy_forward(x, l, c->energy, out);
   const crn_data *in = crn_input(x, l);
   crn_tensor *w = crn_param_get(x, l, "W");
   crn_tensor *bias = c->with_bias ? crn_param_get(x, l, "b") : NULL;
@@ -100,6 +103,14 @@ static crn_status linear_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!isnan(c->grad_filter)) out->v = crn_grad_filter(r, out->v, crn_tmpl_batch_axis(&out->t), c->grad_filter);
   return crn_act_apply(x, l, c->act, out);
 }
+
+bool crn_layer_is_plain_projection(const crn_layer *l) {
+  if (l->desc->forward != linear_forward) return false;
+  const linear_cfg *c = l->cfg;
+  return c->n_out == 1 && !c->with_bias && !c->act && l->n_src == 1 && l->common.dropout <= 0 && !l->common.in_dim && !l->src[0]->out.sparse && c->grad_filter != c->grad_filter;
+}
+
+void crn_layer_fuse_energy(crn_layer *projection, crn_layer *sum) { ((linear_cfg *)projection->cfg)->energy = sum; }
 
 static const char *const linear_aliases[] = {"hidden", "forward", NULL};
 

@@ -355,6 +355,7 @@ static crn_status net_build(crn_build *b) {
   CRN_TRY(mark_live(b));
   CRN_TRY(crn_build_params(b));
   CRN_TRY(crn_build_collect_losses(b));
+  CRN_TRY(crn_build_fuse(b));
   if (net->n_losses) qsort(net->losses, (size_t)net->n_losses, sizeof(*net->losses), by_name);
   return CRN_OK;
 }

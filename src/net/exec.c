@@ -320,6 +320,10 @@ const crn_data *crn_value_of(crn_exec *x, crn_layer *l, crn_layer *ref) {
   return crn_beam_move(x, d, crn_exec_slot(x, l)->out->beam);
 }
 
+const crn_data *crn_to_beam_of(crn_exec *x, crn_layer *l, const crn_data *d) {
+  return crn_beam_move(x, d, crn_exec_slot(x, l)->out->beam);
+}
+
 const crn_data *crn_constant_value(crn_exec *x, crn_layer *l, crn_layer *ref, const int *perm) {
   crn_slot *s = crn_exec_slot(x, ref);
   if (ref->body == l->body || !s->out || !s->out->v || s->out->beam || crn_run_failed(&x->run)) return NULL;
