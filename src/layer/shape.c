@@ -133,7 +133,9 @@ static crn_status squeeze_infer(crn_build *b, crn_layer *l) {
   }
   bool gone[CRN_MAX_RANK] = {false};
   for (int i = 0; i < c->n_at; i++) {
-    if (l->out.dims[c->at[i]]->size != 1) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis': axis %d has size %lld, not 1", c->at[i], (long long)l->out.dims[c->at[i]]->size);
+    const crn_dim *dim = l->out.dims[c->at[i]];
+    if (dim->size != 1 && !crn_dim_is_dynamic(dim)) /* a dynamic one may turn out to have one frame */
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis': axis %d has size %lld, not 1", c->at[i], (long long)dim->size);
     gone[c->at[i]] = true;
   }
   for (int i = l->out.n; i-- > 0;)
@@ -152,6 +154,8 @@ static crn_status squeeze_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   for (int i = 0; i < d->t.n; i++) {
     bool gone = false;
     for (int k = 0; k < c->n_at; k++) gone |= c->at[k] == i;
+    if (gone && d->v->shape[i] != 1)
+      return crn_exec_fail(x, l, "option 'axis': axis %d has size %lld, not 1", i, (long long)d->v->shape[i]);
     if (gone) continue;
     out->len[n] = d->len[i];
     shape[n++] = d->v->shape[i];

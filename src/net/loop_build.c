@@ -366,16 +366,30 @@ static bool optimize_wanted(const crn_build *b, const crn_loop *loop) {
   return crn_v_is_none(v) || crn_v_truth(v);
 }
 
-/* "end" of a loop whose length is known has a template (and faults in it are found), but never runs. */
-static crn_status infer_idle_end(crn_build *b, crn_loop *loop) {
-  crn_layer *end, **order = NULL;
+/* A template for a layer that never runs in this network. */
+static crn_status infer_idle(crn_build *b, crn_loop *loop, const char *name) {
+  crn_layer *l, **order = NULL;
   int n = 0;
-  if (loop->end || !crn_v_get(loop->inside->dict, "end")) return CRN_OK;
-  CRN_TRY(crn_scope_get(b, loop->inside, "end", loop->rec, NULL, &end));
+  CRN_TRY(crn_scope_get(b, loop->inside, name, loop->rec, NULL, &l));
   CRN_TRY(crn_build_refs(b));
-  const crn_status st = crn_loop_infer_inside(b, loop, &end, 1, &order, &n);
+  const crn_status st = crn_loop_infer_inside(b, loop, &l, 1, &order, &n);
   crn_free(order);
   return st;
+}
+
+/* "end" where the length is known, and layers with losses in search, have templates (and faults in them are found). */
+static crn_status infer_idle_layers(crn_build *b, crn_loop *loop) {
+  const crn_value *d = loop->inside->dict;
+  if (!loop->end && crn_v_get(d, "end")) CRN_TRY(infer_idle(b, loop, "end"));
+  for (size_t i = 0; b->net->search && i < d->u.dict.n; i++) {
+    const char *name = crn_v_cstr(d->u.dict.keys[i]);
+    const crn_value *dict = d->u.dict.vals[i];
+    if (!name || name[0] == '#' || crn_v_is_none(crn_v_get(dict, "loss"))) continue;
+    if (crn_v_truth(crn_v_get(dict, "loss_only_on_non_search"))) continue;
+    if (crn_v_truth(crn_v_get(dict, "only_on_eval")) && !loop->inside->eval) continue;
+    CRN_TRY(infer_idle(b, loop, name));
+  }
+  return CRN_OK;
 }
 
 static crn_status build_loop(crn_build *b, crn_loop *loop) {
@@ -394,7 +408,7 @@ static crn_status build_loop(crn_build *b, crn_loop *loop) {
   for (int i = first_root; i < b->n_roots && roots->n < 511; i++) /* losses inside sub networks of the loop */
     if (b->roots[i]->body == &loop->body && b->roots[i]->scope->loop == loop) roots->items[roots->n++] = b->roots[i];
   crn_status st = crn_loop_infer_inside(b, loop, roots->items, roots->n, &order, &n);
-  if (st == CRN_OK) st = infer_idle_end(b, loop);
+  if (st == CRN_OK) st = infer_idle_layers(b, loop);
   if (st == CRN_OK) st = crn_loop_place_layers(b, loop, order, n, optimize_wanted(b, loop));
   if (st == CRN_OK) st = slice_moved_inputs(b, loop, order, n);
   if (st == CRN_OK) st = body_order(b, loop, order, n);
