@@ -206,6 +206,33 @@ static void sequence_equals_steps(void **state) {
     }
 }
 
+/* An input that is the same in each step: the state changes all the same. */
+static void constant_input(void **state) {
+  (void)state;
+  checked_net c[2];
+  for (int k = 0; k < 2; k++) {
+    char net[600];
+    (void)snprintf(net, sizeof(net),
+                   "{'last': {'class': 'get_last_hidden_state', 'from': 'r', 'n_out': 4}, 'r': {'class': 'rec', "
+                   "'unit': 'lstm', 'n_out': 2, "
+                   "'from': 'data'}, 'output': {'class': 'rec', 'from': 'data', 'optimize_move_layers_out': %s, "
+                   "'unit': {'output': "
+                   "{'class': 'rnn_cell', 'unit': 'gru', 'n_out': 2, 'from': 'base:last'}}}}",
+                   k ? "True" : "False");
+    net_must_open(&c[k], net, "", false, CRN_F64);
+    set_all_params(&c[k]);
+    net_run(&c[k], false);
+  }
+  const crn_data *steps = value_of(&c[0], "output"), *moved = value_of(&c[1], "output");
+  for (int b = 0; b < CHECK_B; b++)
+    for (int t = 0; t < (b ? 2 : 4); t++)
+      for (int f = 0; f < 2; f++) assert_true(fabs(at(steps, t, b, f) - at(moved, t, b, f)) < 1e-14);
+  assert_true(at(moved, 0, 0, 0) != at(moved, 1, 0, 0));
+  assert_true(at(moved, 3, 1, 0) == 0);
+  net_close(&c[0]);
+  net_close(&c[1]);
+}
+
 /* Derivatives of the whole pass agree with differences of the loss. */
 static void gradients(void **state) {
   (void)state;
@@ -338,6 +365,7 @@ int main(void) {
       cmocka_unit_test(gradients),
       cmocka_unit_test(peepholes_by_hand),
       cmocka_unit_test(lowmem_in_a_loop),
+      cmocka_unit_test(constant_input),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,8 @@ crn_status crn_unit_refs(crn_build *b, crn_layer *l) {
 
 /* ---- templates --------------------------------------------------------------------------------------------------- */
 
-/* The axis that the unit runs over, -1: it makes one step. */
+/* The axis that the unit runs over, -1: it makes one step; or, moved out of a loop, one for each step of the loop with
+ * the same input (u->steps). */
 static crn_status find_axis(crn_build *b, crn_layer *l, const crn_tmpl *in, int *axis) {
   const crn_rec_cfg *c = l->cfg;
   const crn_dim *loop = crn_loop_dim(l);
@@ -90,10 +91,9 @@ static crn_status find_axis(crn_build *b, crn_layer *l, const crn_tmpl *in, int 
   if (moved) {
     const int found = crn_tmpl_find(in, loop);
     if (found >= 0) return *axis = found, CRN_OK;
-    if (*axis < 0)
-      return crn_layer_fail(
-          b, l, CRN_E_NOT_IMPLEMENTED,
-          "not implemented: a recurrent unit moved out of a loop whose input is the same in every step");
+    crn_unit *u = crn_unit_of(l);
+    if (*axis < 0 && !u->steps) return crn_layer_ref(b, l, ":i", CRN_EDGE_DATA, "axis", &u->steps);
+    return CRN_OK;
   }
   if (*axis < 0 && !inside && !crn_layer_is_cell(l)) {
     crn_str s = {0};
@@ -146,18 +146,19 @@ crn_status crn_unit_infer(crn_build *b, crn_layer *l) {
   CRN_TRY(find_axis(b, l, &in, &axis));
   if (!in.sparse && axis == in.feature_axis)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis' is the input's feature axis");
-  if (in.n + (in.sparse ? 1 : 0) > CRN_MAX_RANK)
+  if (in.n + (in.sparse ? 1 : 0) + (u->steps ? 1 : 0) > CRN_MAX_RANK)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "more than %d axes", CRN_MAX_RANK);
   const crn_dim *feature;
   CRN_TRY(crn_new_feature_dim(b, l, NULL, &feature));
-  u->single = axis < 0;
+  const crn_dim *over = axis >= 0 ? in.dims[axis] : u->steps ? crn_loop_dim(l) : NULL;
+  u->single = !over;
   u->n = feature->size;
   u->n_in = crn_tmpl_dim(&in);
   u->sparse = in.sparse;
   if (u->n < 1) return crn_layer_fail(b, l, CRN_E_CONFIG, "the output's feature size is not known");
   if (u->desc->check) CRN_TRY(u->desc->check(b, l, u));
-  l->out = arranged(&in, axis, axis >= 0 ? in.dims[axis] : NULL, feature);
-  if (axis >= 0) {
+  l->out = arranged(&in, axis, over, feature);
+  if (over) {
     l->out.time_axis = 0;
     l->out.time_explicit = true;
     crn_tmpl_update_roles(&l->out);

@@ -65,7 +65,8 @@ struct crn_unit { /* of a layer: cfg->unit_data */
   bool reverse, projection;
   int64_t n, n_in;
   bool sparse;
-  bool single; /* one step, no axis */
+  crn_layer *steps; /* moved out of a loop with an input that is the same in all steps: the loop's ":i", or NULL */
+  bool single;      /* one step, no axis */
 };
 
 enum { CRN_UNIT_PARAMS = 12 };

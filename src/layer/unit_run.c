@@ -9,16 +9,18 @@
 
 /* Order of the input's axes: [axis, rest.., feature]. */
 typedef struct arrangement {
-  int axis; /* -1: one step */
+  int axis;            /* -1: one step, or the same for all */
+  const crn_data *len; /* lengths of the axis, NULL: fixed */
   int rest[CRN_MAX_RANK], n_rest;
   int64_t rest_shape[CRN_MAX_RANK];
   crn_tmpl rest_t;
 } arrangement;
 
-static void arrange(const crn_layer *l, const crn_data *in, arrangement *a) {
+static void arrange(const crn_layer *l, const crn_data *in, const crn_data *steps, arrangement *a) {
   const crn_unit *u = crn_unit_of(l);
   memset(a, 0, sizeof(*a));
-  a->axis = u->single ? -1 : crn_tmpl_find(&in->t, l->out.dims[0]);
+  a->axis = u->single || u->steps ? -1 : crn_tmpl_find(&in->t, l->out.dims[0]);
+  a->len = steps ? steps->len[0] : a->axis >= 0 ? in->len[a->axis] : NULL;
   a->rest_t = crn_tmpl_scalar(CRN_I32);
   for (int i = 0; i < in->t.n; i++) {
     if (i == a->axis || (!u->sparse && i == in->t.feature_axis)) continue;
@@ -38,14 +40,17 @@ static crn_tensor *flat_input(crn_unit_run *c, const crn_data *in, const arrange
   for (int i = 0; i < k; i++) sorted &= perm[i] == i;
   crn_tensor *v = sorted ? in->v : crn_transpose(c->r, in->v, perm);
   const int64_t shape[3] = {c->T, c->N, c->u->sparse ? 0 : in->v->shape[in->t.feature_axis]};
+  if (c->u->steps) {
+    const int64_t one[3] = {1, shape[1], shape[2]};
+    return crn_broadcast_to(c->r, crn_t_reshape(c->r, v, c->u->sparse ? 2 : 3, one), c->u->sparse ? 2 : 3, shape);
+  }
   return crn_t_reshape(c->r, v, c->u->sparse ? 2 : 3, shape);
 }
 
 /* Lengths of the axis as [N]; NULL without failing: fixed. */
-static crn_tensor *flat_lens(crn_unit_run *c, const crn_data *in, const arrangement *a) {
-  const crn_data *len = a->axis >= 0 ? in->len[a->axis] : NULL;
-  if (!len) return NULL;
-  crn_tensor *v = crn_data_fit(c->r, len, &a->rest_t, crn_exec_version(c->x), false);
+static crn_tensor *flat_lens(crn_unit_run *c, const arrangement *a) {
+  if (!a->len) return NULL;
+  crn_tensor *v = crn_data_fit(c->r, a->len, &a->rest_t, crn_exec_version(c->x), false);
   v = crn_broadcast_to(c->r, v, a->n_rest, a->rest_shape);
   return crn_t_reshape(c->r, v, 1, &c->N);
 }
@@ -181,20 +186,22 @@ crn_status crn_unit_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   arrangement a;
   if (!in) return r->err->code;
   crn_unit_run c = {.x = x, .r = r, .l = l, .u = crn_unit_of(l)};
-  arrange(l, in, &a);
+  const crn_data *steps = c.u->steps ? crn_value_of(x, l, c.u->steps) : NULL;
+  if (c.u->steps && !steps) return r->err->code;
+  arrange(l, in, steps, &a);
   c.n = c.u->n;
-  c.T = a.axis >= 0 ? in->v->shape[a.axis] : 1;
+  c.T = steps ? steps->v->shape[0] : a.axis >= 0 ? in->v->shape[a.axis] : 1;
   c.N = crn_t_count(a.n_rest, a.rest_shape);
   c.in = flat_input(&c, in, &a);
-  c.lens = flat_lens(&c, in, &a);
+  c.lens = flat_lens(&c, &a);
   if (crn_run_failed(r)) return r->err->code;
   CRN_TRY(read_states(&c, out, &a));
   CRN_TRY(run_unit(&c));
   CRN_TRY(write_states(&c, in, out, &a));
   int64_t shape[CRN_MAX_RANK];
   int n = 0;
-  if (a.axis >= 0) {
-    out->len[n] = in->len[a.axis];
+  if (!c.u->single) {
+    out->len[n] = a.len;
     shape[n++] = c.T;
   }
   for (int i = 0; i < a.n_rest; i++) {
