@@ -26,6 +26,8 @@ extern const crn_layer_desc crn_family_masked[];
 extern const crn_layer_desc crn_family_combine[];
 extern const crn_layer_desc crn_family_attention[];
 extern const crn_layer_desc crn_family_globalatt[];
+extern const crn_layer_desc crn_family_scatter[];
+extern const crn_layer_desc crn_family_top_k[];
 extern const crn_layer_desc crn_family_distance[];
 extern const crn_layer_desc crn_family_gather[];
 extern const crn_layer_desc crn_family_posenc[];
@@ -57,6 +59,8 @@ static const crn_layer_desc *const families[] = {
     crn_family_combine,
     crn_family_attention,
     crn_family_globalatt,
+    crn_family_scatter,
+    crn_family_top_k,
     crn_family_distance,
     crn_family_gather,
     crn_family_posenc,
