@@ -13,6 +13,7 @@ const cli_command *const cli_commands[] = {
     &cli_cmd_functions,
     &cli_cmd_keys, //
     &cli_cmd_layers,
+    &cli_cmd_search,
     &cli_cmd_train,
     NULL,
 };

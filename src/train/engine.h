@@ -91,6 +91,8 @@ void crn_step_report(const crn_exec *x, const crn_batch *b, int64_t epoch, int64
 crn_status crn_task_train(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
 crn_status crn_task_eval(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
 crn_status crn_task_forward(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
+/* nbest > 0: so many hypotheses of each sequence, best first, with scores, also where the layer decides for one. */
+crn_status crn_task_search_nbest(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, int64_t nbest, crn_err *err);
 crn_status crn_task_search(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
 crn_status crn_task_compute_priors(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
 
