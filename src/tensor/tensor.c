@@ -247,12 +247,12 @@ void crn_frame_close(crn_run *r) {
 }
 
 void crn_t_hold(crn_tensor *t) {
-  if (t) t->st->refs++;
+  if (t && !t->st->is_param) t->st->refs++; /* parameters stay anyway, and sessions share them */
 }
 
 void crn_t_release(crn_run *r, crn_tensor *t) {
   if (!t || t->st->refs <= 0) return;
-  if (--t->st->refs == 0 && !r->recording && !t->st->is_param && !t->st->borrowed) storage_drop(r, t->st);
+  if (--t->st->refs == 0 && !r->recording && !t->st->borrowed) storage_drop(r, t->st);
 }
 
 crn_status crn_run_init(crn_run *r, struct crn_mem *mem, const struct crn_kernels *kernels, crn_threads *threads,
