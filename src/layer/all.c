@@ -9,6 +9,10 @@
 /* ORDER FAMILIES: declared here, listed below */
 extern const crn_layer_desc crn_family_linear[];
 extern const crn_layer_desc crn_family_copy[];
+extern const crn_layer_desc crn_family_chunks[];
+extern const crn_layer_desc crn_family_reorder[];
+extern const crn_layer_desc crn_family_sample[];
+extern const crn_layer_desc crn_family_transposed_conv[];
 extern const crn_layer_desc crn_family_slice[];
 extern const crn_layer_desc crn_family_join[];
 extern const crn_layer_desc crn_family_pad[];
@@ -42,6 +46,10 @@ extern const crn_layer_desc crn_family_twod[];
 static const crn_layer_desc *const families[] = {
     crn_family_linear,
     crn_family_copy,
+    crn_family_chunks,
+    crn_family_reorder,
+    crn_family_sample,
+    crn_family_transposed_conv,
     crn_family_slice,
     crn_family_join,
     crn_family_pad,
