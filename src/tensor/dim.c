@@ -38,9 +38,27 @@ const crn_dim *crn_dim_new(crn_dims *d, const char *owner, const char *slot, crn
   return x ? x : dim_add(d, full, kind, size, name ? name : key);
 }
 
+/* Frames that an operation adds on the left and on the right (taken away: negative). */
+static bool adds_frames(const char *op, int64_t p0, int64_t p1, int64_t *left, int64_t *right) {
+  const bool pad = op && !strcmp(op, "pad"), window = op && !strcmp(op, "window") && p1 == 1;
+  *left = pad ? p0 : -(p0 / 2);
+  *right = pad ? p1 : -(p0 - p0 / 2);
+  return pad || window;
+}
+
 const crn_dim *crn_dim_derive(crn_dims *d, const char *op, const crn_dim *a, const crn_dim *b, int64_t p0, int64_t p1,
                               int64_t p2, crn_dim_kind kind, int64_t size) {
   char key[256];
+  int64_t left, right, before_left, before_right;
+  if (a && !b && size < 0 && a->kind == kind && adds_frames(op, p0, p1, &left, &right)) { /* added up; none: the same dim */
+    if (adds_frames(a->op, a->p[0], a->p[1], &before_left, &before_right)) {
+      left += before_left;
+      right += before_right;
+      a = a->arg[0];
+    }
+    if (!left && !right) return a;
+    op = "pad", p0 = left, p1 = right, p2 = 0;
+  }
   (void)snprintf(key, sizeof(key), "d|%.100s|%d|%d|%lld|%lld|%lld|%d|%lld", op, a ? a->id : -1, b ? b->id : -1,
                  (long long)p0, (long long)p1, (long long)p2, (int)kind, (long long)size);
   crn_dim *x = crn_map_get(&d->by_key, key);
