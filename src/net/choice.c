@@ -18,7 +18,10 @@ typedef struct choice_cfg {
   double prob_scale, base_beam_score_scale, random_sample_scale, length_normalization_exponent;
   crn_layer_list explicit_search_sources;
   crn_layer *explicit_search_source;
-  bool searches; /* decided in refs */
+  bool searches;       /* decided in refs */
+  bool scores_target;  /* not searching, but adds the target's score to the hypotheses */
+  bool samples;        /* scheduled sampling */
+  double gold_mixin_prob;
   crn_layer *target[8];
   int n_targets;
 } choice_cfg;
@@ -45,11 +48,18 @@ static const crn_opt choice_opts[] = {
 
 /* ---- construction --------------------------------------------------------------------------------------------------- */
 
-static crn_status refuse_missing(crn_build *b, crn_layer *l, const choice_cfg *c) {
-  const char *what = NULL;
-  if (!crn_v_is_none(c->custom_score_combine)) what = "custom_score_combine";
-  if (crn_v_truth(c->scheduled_sampling) && !c->searches && !b->net->search) what = "scheduled_sampling";
-  return what ? crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option '%s'", what) : CRN_OK;
+static crn_status read_mode(crn_build *b, crn_layer *l, choice_cfg *c) {
+  if (!crn_v_is_none(c->custom_score_combine))
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'custom_score_combine'");
+  c->searches = crn_v_is_none(c->search) ? l->scope->search : crn_v_truth(c->search);
+  c->samples = crn_v_truth(c->scheduled_sampling) && !c->searches && !l->scope->search;
+  c->scores_target = !c->searches && l->scope->search && (crn_v_is_none(c->add_to_beam_scores) || crn_v_truth(c->add_to_beam_scores));
+  if (c->scores_target && c->length_normalization)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'length_normalization' must be False where the target's score is added ('search': False in a searching network)");
+  const crn_value *mix = crn_v_get(c->scheduled_sampling, "gold_mixin_prob");
+  if (mix && (!crn_v_to_float(mix, &c->gold_mixin_prob) || c->gold_mixin_prob < 0 || c->gold_mixin_prob > 1))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'scheduled_sampling': 'gold_mixin_prob' must be a number from 0 to 1");
+  return CRN_OK;
 }
 
 static crn_status choice_refs(crn_build *b, crn_layer *l) {
@@ -57,17 +67,13 @@ static crn_status choice_refs(crn_build *b, crn_layer *l) {
   const crn_value *from = crn_v_get(l->dict, "from");
   if (!from) return crn_layer_fail(b, l, CRN_E_CONFIG, "specify 'from' explicitly for choice layer");
   if (!crn_v_get(l->dict, "target")) return crn_layer_fail(b, l, CRN_E_CONFIG, "specify 'target' explicitly for choice layer");
-  c->searches = crn_v_is_none(c->search) ? l->scope->search : crn_v_truth(c->search);
-  CRN_TRY(refuse_missing(b, l, c));
+  CRN_TRY(read_mode(b, l, c));
   const size_t n = crn_v_is_seq(from) ? crn_v_len(from) : 1;
   const crn_value *t = l->common.target;
   const size_t n_targets = crn_v_is_seq(t) ? crn_v_len(t) : !crn_v_is_none(t);
   if (n_targets && n_targets != n)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "there are %d sources, but %d targets", (int)n, (int)n_targets);
   if (!n_targets && !c->searches) return crn_layer_fail(b, l, CRN_E_CONFIG, "no 'target' and no search");
-  const bool scores_target = !c->searches && l->scope->search &&
-                             (crn_v_is_none(c->add_to_beam_scores) || crn_v_truth(c->add_to_beam_scores));
-  if (scores_target) return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'search': False in a searching network");
   const bool needs_target = !c->searches || crn_v_truth(c->cheating);
   for (size_t i = 0; i < n_targets && i < 8; i++) {
     const char *name = crn_target_name(b, l, (int)i);
@@ -78,7 +84,7 @@ static crn_status choice_refs(crn_build *b, crn_layer *l) {
     CRN_TRY(crn_target_layer(b, l, name, &c->target[i]));
     if (needs_target) CRN_TRY(crn_layer_add_edge(b, l, c->target[i], CRN_EDGE_DATA, "target"));
   }
-  if (!c->searches) return CRN_OK;
+  if (!c->searches && !c->scores_target && !c->samples) return CRN_OK;
   l->src = CRN_ARENA_ARRAY(&b->net->arena, crn_layer *, n + 1);
   if (!l->src) return crn_err_memory(b->err);
   for (size_t i = 0; i < n; i++) {
@@ -109,8 +115,13 @@ static crn_status search_template(crn_build *b, crn_layer *l, choice_cfg *c, int
   const crn_tmpl *s = crn_source_tmpl(l, i);
   *out = crn_tmpl_scalar(CRN_I32);
   if (s) {
-    if (!strcmp(c->input_type, "regression"))
-      return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: input_type 'regression' in search");
+    if (!strcmp(c->input_type, "regression")) { /* the source itself, one hypothesis */
+      if (s->sparse) return crn_layer_fail(b, l, CRN_E_CONFIG, "source '%s' of a regression must be dense", l->src[i]->path);
+      *out = *s;
+      out->beam.choice = l;
+      out->beam.size = 1;
+      return CRN_OK;
+    }
     if (s->sparse || s->feature_axis < 0 || crn_tmpl_batch_axis(s) < 0 || s->n != 2)
       return crn_layer_fail(b, l, CRN_E_CONFIG, "source '%s' must give scores of shape [B, labels]", l->src[i]->path);
     out->sparse_dim = s->dims[s->feature_axis];
@@ -142,6 +153,8 @@ static crn_status choice_infer(crn_build *b, crn_layer *l) {
     crn_tmpl t;
     if (c->searches) CRN_TRY(search_template(b, l, c, i, &t));
     else CRN_TRY(target_template(b, l, c, i, &t));
+    if (c->scores_target && crn_source_tmpl(l, 0)) t.beam = (crn_beam_sig){l, crn_source_tmpl(l, 0)->beam.size};
+    if (c->samples && !strcmp(c->input_type, "regression") && crn_source_tmpl(l, i)) t = *crn_source_tmpl(l, i);
     if (i == 0) l->out = t;
     if (n > 1) CRN_TRY(crn_layer_add_sub(b, l, crn_arena_printf(&b->net->arena, "out_%d", i), &t));
   }
@@ -430,9 +443,94 @@ crn_status crn_choice_decide(crn_exec *x, crn_layer *l, int64_t K, const int32_t
   return d->v ? CRN_OK : r->err->code;
 }
 
+/* The source is the output and continues its hypotheses with their scores. */
+static crn_status regression_step(crn_exec *x, crn_layer *l, crn_data *out) {
+  crn_run *r = &x->run;
+  const crn_beam *base = base_of(x, l, out->beam);
+  const crn_data *s = crn_run_failed(r) ? NULL : crn_beam_move(x, crn_exec_slot(x, l->src[0])->out, base);
+  if (!s) return r->err->code;
+  const crn_tmpl t = l->out;
+  *out = *s;
+  out->t = t;
+  if (base) return CRN_OK;
+  const int64_t B = crn_data_n_seqs(s), shape[2] = {B, 1};
+  crn_beam *beam = CRN_ARENA_NEW(&r->arena, crn_beam);
+  if (!beam) return crn_err_memory(r->err);
+  *beam = (crn_beam){.choice = l, .serial = ++x->beam_serial, .K = 1, .src = crn_t_zeros(r, CRN_I32, 2, shape), .scores = crn_t_zeros(r, r->real, 2, shape)};
+  if (!beam->src || !beam->scores) return r->err->code;
+  crn_t_hold(beam->src);
+  crn_t_hold(beam->scores);
+  out->beam = beam;
+  return CRN_OK;
+}
+
+/* The target, its score added to every hypothesis; these stay where they are. */
+static crn_status score_target(crn_exec *x, crn_layer *l, choice_cfg *c, crn_data *out) {
+  crn_run *r = &x->run;
+  const crn_beam *base = base_of(x, l, out->beam);
+  if (crn_run_failed(r)) return r->err->code;
+  if (!base) return crn_exec_fail(x, l, "'search': False in a searching network needs incoming hypotheses");
+  const crn_data *s = crn_exec_slot(x, l->src[0])->out, *t = crn_exec_slot(x, c->target[0])->out;
+  s = s ? crn_data_batch_major(r, crn_beam_move(x, s, base)) : NULL;
+  t = t ? crn_beam_move(x, t, base) : NULL;
+  crn_tensor *ls = s && t ? label_scores(x, c, s) : NULL;
+  if (!ls) return r->err->code ? r->err->code : CRN_E_INTERNAL;
+  const int64_t k = base->K, n = ls->shape[0], B = n / k, V = ls->shape[1], bkv[3] = {B, k, V}, n1[2] = {n, 1}, bk[2] = {B, k};
+  crn_tensor *ended = ended_before(x, l, base, B, k);
+  if (crn_run_failed(r)) return r->err->code;
+  if (ended) {
+    const int64_t nv[2] = {n, V};
+    ls = crn_t_reshape(r, mask_ended(x, crn_t_reshape(r, ls, 3, bkv), ended), 2, nv);
+  }
+  crn_tensor *label = t->v->dtype == CRN_I32 ? t->v : crn_cast(r, t->v, CRN_I32);
+  crn_tensor *own = crn_t_reshape(r, crn_gather_batched(r, ls, crn_t_reshape(r, label, 2, n1), 1), 2, bk);
+  crn_tensor *scores = crn_add(r, crn_scale(r, own, c->prob_scale), crn_scale(r, base->scores, c->base_beam_score_scale));
+  crn_tensor *src = crn_t_new(r, CRN_I32, 2, bk);
+  crn_beam *beam = CRN_ARENA_NEW(&r->arena, crn_beam);
+  if (!scores || !src || !beam) return r->err->code ? r->err->code : crn_err_memory(r->err);
+  for (int64_t i = 0; i < n; i++) crn_t_i32(src)[i] = (int32_t)(i % k);
+  *beam = (crn_beam){.choice = l, .parent = base, .serial = ++x->beam_serial, .K = k, .src = src, .scores = scores};
+  crn_t_hold(src);
+  crn_t_hold(scores);
+  out->v = t->v;
+  out->beam = beam;
+  return CRN_OK;
+}
+
+/* Scheduled sampling: a label drawn from the source's distribution, or now and then the target. */
+static crn_status sample(crn_exec *x, crn_layer *l, choice_cfg *c, crn_data *out) {
+  crn_run *r = &x->run;
+  const crn_data *s = crn_source(x, l, 0), *t = crn_value_of(x, l, c->target[0]);
+  if (!s || !t) return r->err->code;
+  const crn_tmpl tmpl = l->out;
+  if (!strcmp(c->input_type, "regression")) {
+    *out = *s;
+    out->t = tmpl;
+    out->v = crn_t_stop_gradient(r, s->v);
+    return out->v ? CRN_OK : r->err->code;
+  }
+  crn_tensor *ls = label_scores(x, c, s);
+  crn_tensor *u = ls ? crn_random_uniform(r, crn_random_name(x, l, "scheduled_sampling", false), ls->dtype, ls->rank, ls->shape, 0, 1) : NULL;
+  crn_tensor *g = crn_unary(r, CRN_U_NEG, crn_unary(r, CRN_U_LOG, crn_unary(r, CRN_U_NEG, crn_unary(r, CRN_U_LOG, u))));
+  crn_tensor *label = crn_argmax(r, crn_add(r, crn_t_stop_gradient(r, ls), g), s->t.feature_axis, t->v->dtype);
+  if (!label) return r->err->code;
+  *out = *t;
+  out->t = tmpl;
+  crn_tensor *gold = crn_data_fit(r, t, &tmpl, x->net->version, false);
+  if (c->gold_mixin_prob > 0 && gold) {
+    crn_tensor *m = crn_random_uniform(r, crn_random_name(x, l, "gold_mixin", false), r->real, label->rank, label->shape, 0, 1);
+    label = crn_where(r, crn_binary(r, CRN_B_LESS, m, crn_t_scalar(r, r->real, c->gold_mixin_prob)), gold, label);
+  }
+  out->v = label;
+  return label ? CRN_OK : r->err->code;
+}
+
 static crn_status choice_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   choice_cfg *c = l->cfg;
+  if (c->searches && !strcmp(c->input_type, "regression")) return regression_step(x, l, out);
   if (c->searches) return search_step(x, l, c, out);
+  if (c->scores_target) return score_target(x, l, c, out);
+  if (c->samples) return sample(x, l, c, out);
   for (int i = 0; i < c->n_targets; i++) {
     const crn_data *d = crn_value_of(x, l, c->target[i]);
     if (!d) return x->run.err->code;

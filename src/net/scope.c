@@ -113,9 +113,9 @@ crn_status crn_layer_make(crn_build *b, crn_scope *scope, const char *name, cons
   if (!crn_v_is_dict(dict))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "a layer must be a dict, got %s", crn_v_kind_name(dict));
   CRN_TRY(class_of(b, l, dict, &l->desc));
-  CRN_TRY(crn_options_parse(b, l));
   if (!l->desc->forward)
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: layer class '%s'", l->desc->name);
+  CRN_TRY(crn_options_parse(b, l));
   CRN_TRY(layer_register(b, scope, l));
   if (l->desc->make) CRN_TRY(l->desc->make(b, l));
   *out = l;
