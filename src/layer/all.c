@@ -46,7 +46,6 @@ extern const crn_layer_desc crn_family_twod[];
 extern const crn_layer_desc crn_family_missing[];
 
 static const crn_layer_desc *const families[] = {
-<<<<<<< HEAD
     crn_family_linear,
     crn_family_copy,
     crn_family_chunks,
@@ -82,14 +81,7 @@ static const crn_layer_desc *const families[] = {
     crn_family_reinterpret,
     crn_family_state,
     crn_family_twod,
-=======
-    crn_family_linear, crn_family_copy,        crn_family_slice,     crn_family_join,       crn_family_pad,
-    crn_family_gating, crn_family_window,      crn_family_source,    crn_family_batch_norm, crn_family_conv,
-    crn_family_pool,   crn_family_norm,        crn_family_net,       crn_family_rec,        crn_family_choice,
-    crn_family_masked, crn_family_combine,     crn_family_attention, crn_family_globalatt,  crn_family_distance,
-    crn_family_gather, crn_family_posenc,      crn_family_selfatt,   crn_family_reduce,     crn_family_beams,
-    crn_family_shape,  crn_family_reinterpret, crn_family_state,     crn_family_twod,       crn_family_missing,
->>>>>>> d3041af (Name the classes that are not implemented; choose by sampling, by scored targets and by regression)
+    crn_family_missing, /* last */
 };
 
 static bool has_name(const crn_layer_desc *d, const char *name) {
