@@ -117,7 +117,7 @@ static void test_beams_and_layers(void **state) {
   if (crn_task_search(c, NULL, NULL, &err) != CRN_OK) fail_msg("%s", crn_err_text(&err));
   crn_config_free(c);
   text = content(both);
-  assert_int_equal(strncmp(text, "{\n'seq-0': {\n'decision': '7 9',\n'output': [\n(-0.1196230", 56), 0);
+  assert_true(crn_starts_with(text, "{\n'seq-0': {\n'decision': '7 9',\n'output': [\n(-0.1196230"));
   assert_int_equal(crn_v_parse_literal(&a, text, "file", &v, &err), CRN_OK);
   assert_int_equal(crn_v_len(v), 100);
   crn_free(text);
