@@ -13,7 +13,7 @@ static const crn_value *given(const crn_value *v) { return crn_v_is_none(v) ? NU
 
 static const crn_value *initialiser(const crn_layer *l, crn_unit_init kind) {
   const crn_rec_cfg *c = l->cfg;
-  if (crn_layer_is_cell(l)) return kind == CRN_INIT_BIAS ? NULL : given(c->weights_init);
+  if (crn_layer_is_cell(l)) return kind == CRN_INIT_BIAS || kind == CRN_INIT_VALUE ? NULL : given(c->weights_init);
   const crn_value *dflt = given(c->recurrent_weights_init);
   if (!dflt) dflt = given(c->forward_weights_init);
   switch (kind) {
