@@ -30,6 +30,7 @@ extern const crn_layer_desc crn_family_masked[];
 extern const crn_layer_desc crn_family_combine[];
 extern const crn_layer_desc crn_family_attention[];
 extern const crn_layer_desc crn_family_globalatt[];
+extern const crn_layer_desc crn_family_batch[];
 extern const crn_layer_desc crn_family_scatter[];
 extern const crn_layer_desc crn_family_top_k[];
 extern const crn_layer_desc crn_family_distance[];
@@ -69,6 +70,7 @@ static const crn_layer_desc *const families[] = {
     crn_family_combine,
     crn_family_attention,
     crn_family_globalatt,
+    crn_family_batch,
     crn_family_scatter,
     crn_family_top_k,
     crn_family_distance,

@@ -185,6 +185,8 @@ crn_status crn_layer_add_sub(crn_build *b, crn_layer *l, const char *name, const
 /* Look up a layer as if an option named it (for refs). */
 crn_status crn_layer_ref(crn_build *b, crn_layer *l, const char *name, crn_edge_kind kind, const char *option,
                          crn_layer **out);
+/* A layer by its index (kept in a dim that it made) as something that l computes with; allowed in infer. */
+crn_status crn_layer_need(crn_build *b, crn_layer *l, int index, crn_layer **out);
 
 typedef struct crn_param_spec {
   const char *name;      /* below the layer: "W", "rec/lstm_cell/kernel", "batch_norm/v2_mean" */
@@ -239,6 +241,8 @@ crn_layer *crn_state_owner(crn_layer *of);
 /* Output before the first step of a layer of a loop that l reads as "REC/x", with template t, in l's beams. */
 const crn_data *crn_initial_of(crn_exec *x, crn_layer *l, crn_layer *of, const crn_tmpl *t);
 crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
+/* Sub output i of a layer that l computes with. NULL: failed (recorded). */
+const crn_data *crn_sub_of(crn_exec *x, crn_layer *l, crn_layer *of, int i);
 /* Set a parameter after the step (running statistics, accumulate_mean). At most once per step; value is kept. */
 crn_status crn_exec_assign(crn_exec *x, crn_layer *l, const char *param, crn_tensor *value);
 /* Step index of the innermost loop around the layer, -1 outside. */

@@ -591,6 +591,14 @@ crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value) 
   return CRN_OK;
 }
 
+const crn_data *crn_sub_of(crn_exec *x, crn_layer *l, crn_layer *of, int i) {
+  const crn_slot *s = crn_exec_slot(x, of);
+  if (crn_run_failed(&x->run)) return NULL;
+  if (i < of->n_subs && s->subs && s->subs[i]) return crn_beam_move(x, s->subs[i], crn_exec_slot(x, l)->out->beam);
+  (void)crn_exec_fail(x, l, "a further output of layer '%s' is not there", of->path);
+  return NULL;
+}
+
 crn_status crn_exec_assign(crn_exec *x, crn_layer *l, const char *param, crn_tensor *value) {
   if (!value) return x->run.err->code;
   for (int i = 0; i < l->n_params; i++) {

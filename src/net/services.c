@@ -251,6 +251,17 @@ crn_status crn_layer_add_sub(crn_build *b, crn_layer *l, const char *name, const
   return CRN_OK;
 }
 
+crn_status crn_layer_need(crn_build *b, crn_layer *l, int index, crn_layer **out) {
+  crn_layer *of = b->net->layers[index];
+  *out = of;
+  for (int i = 0; i < l->n_edges; i++)
+    if (l->edges[i].to == of && l->edges[i].kind == CRN_EDGE_DATA) return CRN_OK;
+  if (of->body != l->body)
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: layer '%s', which this undoes, runs outside of the loop",
+                          of->path);
+  return crn_layer_add_edge(b, l, of, CRN_EDGE_DATA, NULL);
+}
+
 /* ---- out_type ------------------------------------------------------------------------------------------------------- */
 
 static crn_status out_type_shape(crn_build *b, crn_layer *l, const crn_value *ot, const crn_value *shape, crn_tmpl *t) {
