@@ -9,6 +9,8 @@
 /* ORDER FAMILIES: declared here, listed below */
 extern const crn_layer_desc crn_family_linear[];
 extern const crn_layer_desc crn_family_copy[];
+extern const crn_layer_desc crn_family_scaled_grad[];
+extern const crn_layer_desc crn_family_random[];
 extern const crn_layer_desc crn_family_chunks[];
 extern const crn_layer_desc crn_family_reorder[];
 extern const crn_layer_desc crn_family_sample[];
@@ -49,6 +51,8 @@ extern const crn_layer_desc crn_family_missing[];
 static const crn_layer_desc *const families[] = {
     crn_family_linear,
     crn_family_copy,
+    crn_family_scaled_grad,
+    crn_family_random,
     crn_family_chunks,
     crn_family_reorder,
     crn_family_sample,

@@ -49,6 +49,11 @@ crn_tensor *crn_where(crn_run *r, crn_tensor *cond, crn_tensor *a, crn_tensor *b
 /* y = x with entries where mask (bool, broadcast) is false replaced by value. */
 crn_tensor *crn_mask_fill(crn_run *r, crn_tensor *x, crn_tensor *mask, double value);
 
+/* x itself; its gradient g becomes scale * g + shift (NULL: none), scale and shift being scalars or of x's rank (sizes 1
+ * broadcast). sum_axis >= 0: shift times the sum of |g| over that axis; clip_axis >= 0: the result is clipped to the largest
+ * |g| over that axis. (ops_grad.c) */
+crn_tensor *crn_scaled_grad(crn_run *r, crn_tensor *x, crn_tensor *scale, crn_tensor *shift, int sum_axis, int clip_axis);
+
 /* ---- shape (ops_shape.c) ---- */
 crn_tensor *crn_transpose(crn_run *r, crn_tensor *x, const int *perm); /* out axis i = in axis perm[i] */
 crn_tensor *crn_expand_dims(crn_run *r, crn_tensor *x, int axis);      /* view */
