@@ -12,8 +12,7 @@ static const feed feeds[3] = {{"data", CRN_F64, 3, {2, 3, 3}, logits, lens},
                               {"classes", CRN_I32, 2, {2, 3}, labels, lens},
                               {"soft", CRN_F64, 3, {2, 3, 3}, dense, lens}};
 
-#define DATA                                                                                                           \
-  "'extern_data': {'data': {'dim': 3}, 'classes': {'dim': 3, 'sparse': True}, 'soft': {'dim': 3}}, "
+#define DATA "'extern_data': {'data': {'dim': 3}, 'classes': {'dim': 3, 'sparse': True}, 'soft': {'dim': 3}}, "
 #define CONFIG(layer) "{" DATA "'network': {'output': {" layer "}}}"
 #define SOFTMAX "'class': 'activation', 'activation': 'softmax', 'from': 'data', 'target': 'classes', 'loss': 'ce'"
 #define LINEAR(act) "'class': 'linear', 'n_out': 3, 'from': 'data', 'activation': " act ", "
@@ -38,8 +37,10 @@ static void test_ce_values(void **state) {
   expect_loss(CONFIG(SOFTMAX ", 'loss_opts': {'focal_loss_factor': 2.0}"), 1.555780, 2, 0.2);
   expect_loss(CONFIG(SOFTMAX ", 'loss_opts': {'use_flatten_frames': False}"), 3.466270, 2, 0.2);
   expect_loss(CONFIG(SOFTMAX ", 'loss_opts': {'use_fused': False, 'custom_norm_factor': 0.5}"), 3.466270, 2, 0.5);
-  expect_loss(CONFIG("'class': 'copy', 'from': 'data', 'target': 'classes', 'loss': 'ce', 'loss_opts': {'input_type': 'logits'}"),
-              3.466270, 2, 0.2);
+  expect_loss(
+      CONFIG(
+          "'class': 'copy', 'from': 'data', 'target': 'classes', 'loss': 'ce', 'loss_opts': {'input_type': 'logits'}"),
+      3.466270, 2, 0.2);
 }
 
 static void test_ce_bound(void **state) { /* values are cut, gradients are not */
@@ -73,7 +74,8 @@ static void test_gradients(void **state) {
       CONFIG(LINEAR("'sigmoid'") "'target': 'soft', 'loss': 'ce'"),
       CONFIG(LINEAR("None") "'target': 'classes', 'loss': 'ce', 'loss_opts': {'input_type': 'logits'}"),
       CONFIG(LINEAR("'exp'") "'target': 'classes', 'loss': 'generic_ce'"),
-      CONFIG(LINEAR("'sigmoid'") "'target': 'classes', 'loss': 'generic_ce', 'loss_opts': {'use_flatten_frames': False}"),
+      CONFIG(
+          LINEAR("'sigmoid'") "'target': 'classes', 'loss': 'generic_ce', 'loss_opts': {'use_flatten_frames': False}"),
       CONFIG(LINEAR("'softplus'") "'target': 'classes', 'loss': 'generic_ce'"),
       CONFIG(LINEAR("'tanh'") "'target': 'soft', 'loss': 'mse'"),
       CONFIG(LINEAR("'softmax'") "'target': 'classes', 'loss': 'mse', 'loss_opts': {'use_flatten_frames': False}"),
@@ -82,12 +84,14 @@ static void test_gradients(void **state) {
       CONFIG(LINEAR("None") "'target': 'soft', 'loss': 'bin_ce'"),
       CONFIG(LINEAR("None") "'target': 'soft', 'loss': 'sse_sigmoid', 'loss_opts': {'pos_weight': 3.0}"),
       CONFIG(LINEAR("'tanh'") "'loss': 'as_is'"),
-      "{" DATA "'network': {'t': {'class': 'softmax', 'n_out': 3, 'from': 'data'}, 'output': {" LINEAR("'softmax'")
-      "'target': 'layer:t', 'loss': 'ce'}}}", /* the gradient reaches the target too */
-      "{" DATA "'network': {'output': {" LINEAR("'softmax'") "'target': 'classes', 'loss': 'ce', 'L2': 0.3, 'darc1': 0.2}}}",
+      "{" DATA "'network': {'t': {'class': 'softmax', 'n_out': 3, 'from': 'data'}, 'output': {" LINEAR(
+          "'softmax'") "'target': 'layer:t', 'loss': 'ce'}}}", /* the gradient reaches the target too */
+      "{" DATA
+      "'network': {'output': {" LINEAR("'softmax'") "'target': 'classes', 'loss': 'ce', 'L2': 0.3, 'darc1': 0.2}}}",
       "{" DATA "'network': {'output': {'class': 'linear', 'n_out': 12, 'activation': 'tanh', 'from': 'data', "
       "'spatial_smoothing': 0.7, 'loss': 'as_is', 'loss_scale': 0.0}}}",
-      "{'extern_data': {'data': {'dim': 3, 'time_dim_axis': 0, 'batch_dim_axis': 1}, 'classes': {'dim': 3, 'sparse': True}, "
+      "{'extern_data': {'data': {'dim': 3, 'time_dim_axis': 0, 'batch_dim_axis': 1}, 'classes': {'dim': 3, 'sparse': "
+      "True}, "
       "'soft': {'dim': 3}}, 'network': {'output': {" LINEAR("'softmax'") "'target': 'classes', 'loss': 'ce'}}}",
   };
   for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
@@ -118,8 +122,10 @@ static void test_defined_gradients(void **state) {
     expect_near("gradient", net_grad(&b, b.net->params[0], k), net_grad(&a, a.net->params[0], k), 1e-12);
   net_close(&a);
   net_close(&b);
-  net_open(&a, CONFIG(LINEAR("'softmax'") "'target': 'classes', 'loss': 'ce', 'loss_opts': {'label_smoothing': 0.4, "
-                                          "'label_smoothing_gaussian': True}"), true, feeds, 3);
+  net_open(&a,
+           CONFIG(LINEAR("'softmax'") "'target': 'classes', 'loss': 'ce', 'loss_opts': {'label_smoothing': 0.4, "
+                                      "'label_smoothing_gaussian': True}"),
+           true, feeds, 3);
   net_backward(&a);
   const crn_tensor *p = crn_exec_value(a.exec, crn_net_find(a.net, "output"))->v;
   static const int at[5][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 2}};
@@ -143,8 +149,9 @@ static void test_norms(void **state) {
   static const double flat[6] = {1, 2, 3, 4, 5, 6};
   static const feed no_time = {"data", CRN_F64, 2, {2, 3}, flat, NULL};
   loss_net n;
-  net_open(&n, "{'extern_data': {'data': {'shape': (3,)}}, 'network': {'output': {'class': 'copy', 'from': 'data', 'loss': "
-               "'as_is'}, 'm': {'class': 'reduce', 'mode': 'mean', 'axes': ['B', 'F'], 'from': 'data', 'loss': 'as_is'}}}",
+  net_open(&n,
+           "{'extern_data': {'data': {'shape': (3,)}}, 'network': {'output': {'class': 'copy', 'from': 'data', 'loss': "
+           "'as_is'}, 'm': {'class': 'reduce', 'mode': 'mean', 'axes': ['B', 'F'], 'from': 'data', 'loss': 'as_is'}}}",
            false, &no_time, 1);
   net_run(&n);
   expect_near("cost", net_loss(&n, "output")->cost, 21, 1e-9);
@@ -196,8 +203,10 @@ static void test_only_on_eval(void **state) {
 
 static void test_refused(void **state) {
   (void)state;
-  expect_refused(CONFIG(LINEAR("'softmax'") "'target': 'soft', 'loss': 'ce', 'loss_opts': {'label_smoothing': 0.1}"), "dense");
-  expect_refused(CONFIG(LINEAR("'softmax'") "'target': 'soft', 'loss': 'ce', 'loss_opts': {'focal_loss_factor': 1.0}"), "dense");
+  expect_refused(CONFIG(LINEAR("'softmax'") "'target': 'soft', 'loss': 'ce', 'loss_opts': {'label_smoothing': 0.1}"),
+                 "dense");
+  expect_refused(CONFIG(LINEAR("'softmax'") "'target': 'soft', 'loss': 'ce', 'loss_opts': {'focal_loss_factor': 1.0}"),
+                 "dense");
   expect_refused(CONFIG(LINEAR("None") "'target': 'classes', 'loss': 'l1'"), "sparse");
   expect_refused(CONFIG("'class': 'softmax', 'n_out': 4, 'from': 'data', 'target': 'classes', 'loss': 'ce'"),
                  "Expected output dim is 3 but the output has dim 4");
@@ -205,18 +214,20 @@ static void test_refused(void **state) {
   expect_refused(CONFIG(SOFTMAX ", 'loss_scale': 0.5, 'loss_opts': {'scale': 0.4}"), "loss_scale");
   expect_refused(CONFIG("'class': 'softmax', 'n_out': 3, 'from': 'data', 'loss_scale': 0.5"), "loss_scale");
   expect_refused(CONFIG(SOFTMAX ", 'loss_opts': {'safe_log_opts': {'epsilon': 1}}"), "epsilon");
-  expect_refused(CONFIG(SOFTMAX ", 'loss_opts': {'custom_norm_factor': 1.0, 'custom_inv_norm_factor': 'output'}"), "both");
+  expect_refused(CONFIG(SOFTMAX ", 'loss_opts': {'custom_norm_factor': 1.0, 'custom_inv_norm_factor': 'output'}"),
+                 "both");
   expect_refused(CONFIG(LINEAR("None") "'loss': 'sprint', 'loss_opts': {'sprint_opts': {}}"), "not implemented");
   expect_refused(CONFIG(LINEAR("None") "'loss': 'search_scor'"), "search_score");
-  expect_refused(CONFIG("'class': 'reduce', 'mode': 'mean', 'axes': 'T', 'from': 'data', 'target': 'soft', 'loss': 'mse'"),
-                 "axes");
+  expect_refused(
+      CONFIG("'class': 'reduce', 'mode': 'mean', 'axes': 'T', 'from': 'data', 'target': 'soft', 'loss': 'mse'"),
+      "axes");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_ce_values), cmocka_unit_test(test_ce_bound),        cmocka_unit_test(test_gradients),
-      cmocka_unit_test(test_norms),     cmocka_unit_test(test_lengths),         cmocka_unit_test(test_bad_label),
-      cmocka_unit_test(test_refused),   cmocka_unit_test(test_only_on_eval),    cmocka_unit_test(test_defined_gradients),
+      cmocka_unit_test(test_ce_values), cmocka_unit_test(test_ce_bound),     cmocka_unit_test(test_gradients),
+      cmocka_unit_test(test_norms),     cmocka_unit_test(test_lengths),      cmocka_unit_test(test_bad_label),
+      cmocka_unit_test(test_refused),   cmocka_unit_test(test_only_on_eval), cmocka_unit_test(test_defined_gradients),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,17 +7,20 @@
 #include "tensor/ctc_decode.h"
 
 enum { B = 2, T = 4, V = 3, BLANK = 2 };
-static const double scores[B * T * V] = {.5, -1, .3, 1.2, .1, 0, -.4, .9, .6, .2, .2, -.8,
-                                         1, .4, -.2, 0, -.6, .7, .3, .8, .1, 5, 5, 5};
+static const double scores[B * T * V] = {.5, -1, .3,  1.2, .1,  0,  -.4, .9, .6, .2, .2, -.8,
+                                         1,  .4, -.2, 0,   -.6, .7, .3,  .8, .1, 5,  5,  5};
 static const int32_t lens[B] = {4, 3};
 
 #define DATA(n) "'extern_data': {'data': {'dim': 3}, 'classes': {'dim': " n ", 'sparse': True}}, "
-#define CTC(opts) "{" DATA("2") "'network': {'output': {'class': 'linear', 'activation': 'softmax', 'from': 'data', 'target': "     \
-                  "'classes', 'loss': 'ctc', 'loss_opts': {" opts "}}}}"
-#define PLAIN(more, opts) "{" DATA("2") more "'network': {'output': {'class': 'copy', 'from': 'data', 'target': 'classes', "     \
+#define CTC(opts)                                                                                                      \
+  "{" DATA("2") "'network': {'output': {'class': 'linear', 'activation': 'softmax', 'from': 'data', 'target': "        \
+                "'classes', 'loss': 'ctc', 'loss_opts': {" opts "}}}}"
+#define PLAIN(more, opts)                                                                                              \
+  "{" DATA("2") more "'network': {'output': {'class': 'copy', 'from': 'data', 'target': 'classes', "                   \
                      "'loss': 'ctc', 'loss_opts': {'output_in_log_space': True, " opts "}}}}"
-#define BIASED(more, opts) "{" DATA("2") more "'network': {'output': {'class': 'linear', 'n_out': 3, 'activation': None, "         \
-                     "'forward_weights_init': 0.0, 'from': 'data', 'target': 'classes', 'loss': 'ctc', 'loss_opts': {"       \
+#define BIASED(more, opts)                                                                                             \
+  "{" DATA("2") more "'network': {'output': {'class': 'linear', 'n_out': 3, 'activation': None, "                      \
+                     "'forward_weights_init': 0.0, 'from': 'data', 'target': 'classes', 'loss': 'ctc', 'loss_opts': {" \
                      "'output_in_log_space': True, " opts "}}}}"
 
 static double log_softmax(const double *z, int v) {
@@ -54,7 +57,8 @@ static double by_hand(const double *z, int n_frames, const int32_t *labels, int 
 
 static void expect_ctc(const char *config, const int32_t labels[4], const int32_t label_lens[2], double want) {
   loss_net n;
-  const feed f[2] = {{"data", CRN_F64, 3, {B, T, V}, scores, lens}, {"classes", CRN_I32, 2, {B, 2}, labels, label_lens}};
+  const feed f[2] = {{"data", CRN_F64, 3, {B, T, V}, scores, lens},
+                     {"classes", CRN_I32, 2, {B, 2}, labels, label_lens}};
   net_open(&n, config, false, f, 2);
   net_run(&n);
   expect_near("ctc", net_loss(&n, "output")->cost, want, 1e-9);
@@ -112,7 +116,9 @@ static void test_without_path(void **state) {
       {BIASED("", "'use_native': True, 'beam_width': 1"), 1, 0, {p1, p1, p1}},
       {BIASED("", "'use_native': True, 'beam_width': 1"), 2, 0, {p2, p2, p2}},
       {BIASED("'behavior_version': 30, ", "'use_native': True, 'beam_width': 1"), 2, 0, {0, 0, 0}},
-      {BIASED("'behavior_version': 30, ", "'use_native': True, 'beam_width': 1, 'ctc_opts': {'zero_infinity': False}"), 2, 0,
+      {BIASED("'behavior_version': 30, ", "'use_native': True, 'beam_width': 1, 'ctc_opts': {'zero_infinity': False}"),
+       2,
+       0,
        {p2, p2, p2}},
       {BIASED("'tf_native_ctc_zero_infinity': True, ", "'use_native': True, 'beam_width': 1"), 1, 0, {0, 0, 0}},
       {BIASED("", "'use_viterbi': True"), 2, INFINITY, {p2 - 2, p2, p2}},
@@ -144,8 +150,9 @@ static void test_ctc_refused(void **state) {
   expect_refused(CTC("'use_viterbi': True, 'ctc_opts': {'label_loop': False}"), "ctc_opts");
   expect_refused(CTC("'ctc_opts': {'logits_normalize': False}"), "logits_normalize");
   expect_refused(CTC("'use_native': True, 'beam_width': 1, 'auto_clip_target_len': True"), "auto_clip_target_len");
-  expect_refused("{" DATA("3") "'network': {'output': {'class': 'copy', 'from': 'data', 'target': 'classes', 'loss': 'ctc'}}}",
-                 "Expected output dim is 4 but the output has dim 3");
+  expect_refused(
+      "{" DATA("3") "'network': {'output': {'class': 'copy', 'from': 'data', 'target': 'classes', 'loss': 'ctc'}}}",
+      "Expected output dim is 4 but the output has dim 3");
 }
 
 /* ---- decoding ---- */
@@ -165,8 +172,10 @@ static void test_decode(void **state) {
       int32_t a[T];
       int n = 0;
       for (int rest = code; rest && n < T; rest /= 3) {
-        if (rest % 3 == 0) n = T + 1;
-        else a[n++] = rest % 3 - 1;
+        if (rest % 3 == 0)
+          n = T + 1;
+        else
+          a[n++] = rest % 3 - 1;
       }
       if (n > T) continue;
       const double p = exp(-by_hand(log_p, T, a, n, true, false));
@@ -190,7 +199,8 @@ static void test_decode(void **state) {
 static double sequence_error(const char *config, const int32_t *hyp, const int32_t hyp_lens[2], int64_t n_hyp,
                              const int32_t *ref, const int32_t ref_lens[2], int64_t n_ref) {
   loss_net n;
-  const feed f[2] = {{"hyp", CRN_I32, 2, {2, n_hyp}, hyp, hyp_lens}, {"classes", CRN_I32, 2, {2, n_ref}, ref, ref_lens}};
+  const feed f[2] = {{"hyp", CRN_I32, 2, {2, n_hyp}, hyp, hyp_lens},
+                     {"classes", CRN_I32, 2, {2, n_ref}, ref, ref_lens}};
   net_open(&n, config, false, f, 2);
   net_run(&n);
   const crn_loss_result *l = net_loss(&n, "output");
@@ -202,15 +212,19 @@ static double sequence_error(const char *config, const int32_t *hyp, const int32
   return error;
 }
 
-#define LABELS(loss) "{'extern_data': {'hyp': {'dim': 9, 'sparse': True}, 'classes': {'dim': 9, 'sparse': True}}, 'network': {"    \
-                     "'output': {'class': 'copy', 'from': 'data:hyp', 'target': 'classes', " loss "}}}"
+#define LABELS(loss)                                                                                                   \
+  "{'extern_data': {'hyp': {'dim': 9, 'sparse': True}, 'classes': {'dim': 9, 'sparse': True}}, 'network': {"           \
+  "'output': {'class': 'copy', 'from': 'data:hyp', 'target': 'classes', " loss "}}}"
 
 static void test_edit_distance(void **state) {
   (void)state;
   static const int32_t hyp[8] = {1, 2, 3, 4, 5, 5, 0, 0}, ref[6] = {1, 3, 4, 2, 5, 6}, hl[2] = {4, 2}, rl[2] = {3, 3};
   expect_near("distance", sequence_error(LABELS("'loss': 'edit_distance'"), hyp, hl, 4, ref, rl, 3), 1 + 2, 0);
-  expect_near("mapped", sequence_error(LABELS("'loss': 'edit_distance', 'loss_opts': {'label_map': {0: 0, 1: 1, 2: None, 3: 3, "
-                                              "4: 4, 5: 5, 6: 5, 7: 7, 8: 8}}"), hyp, hl, 4, ref, rl, 3), 0, 0);
+  expect_near("mapped",
+              sequence_error(LABELS("'loss': 'edit_distance', 'loss_opts': {'label_map': {0: 0, 1: 1, 2: None, 3: 3, "
+                                    "4: 4, 5: 5, 6: 5, 7: 7, 8: 8}}"),
+                             hyp, hl, 4, ref, rl, 3),
+              0, 0);
   expect_refused(LABELS("'loss': 'edit_distance', 'loss_opts': {'label_map': {0: 0, 2: 1}}"), "label_map");
 }
 
@@ -220,8 +234,12 @@ static void test_ctc_decode_option(void **state) {
   static const int32_t three[2] = {3, 3}, ref[4] = {1, 1, 0, 1}, two[2] = {2, 2};
   const feed f[2] = {{"data", CRN_F64, 3, {2, 3, 3}, z, three}, {"classes", CRN_I32, 2, {2, 2}, ref, two}};
   loss_net n;
-  net_open(&n, "{" DATA("2") "'network': {'output': {'class': 'copy', 'from': 'data', 'target': 'classes', 'loss': 'edit_distance'"
-               ", 'loss_opts': {'ctc_decode': True, 'output_in_log_space': True}}}}", false, f, 2);
+  net_open(
+      &n,
+      "{" DATA(
+          "2") "'network': {'output': {'class': 'copy', 'from': 'data', 'target': 'classes', 'loss': 'edit_distance'"
+               ", 'loss_opts': {'ctc_decode': True, 'output_in_log_space': True}}}}",
+      false, f, 2);
   net_run(&n);
   expect_near("error", net_loss(&n, "output")->error, 0, 0);
   net_close(&n);
@@ -238,9 +256,10 @@ static void test_bleu(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_ctc_values),    cmocka_unit_test(test_ctc_gradients),     cmocka_unit_test(test_without_path),
-      cmocka_unit_test(test_ctc_refused),   cmocka_unit_test(test_decode),            cmocka_unit_test(test_edit_distance),
-      cmocka_unit_test(test_bleu),          cmocka_unit_test(test_ctc_decode_option),
+      cmocka_unit_test(test_ctc_values),   cmocka_unit_test(test_ctc_gradients),
+      cmocka_unit_test(test_without_path), cmocka_unit_test(test_ctc_refused),
+      cmocka_unit_test(test_decode),       cmocka_unit_test(test_edit_distance),
+      cmocka_unit_test(test_bleu),         cmocka_unit_test(test_ctc_decode_option),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

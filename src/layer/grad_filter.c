@@ -44,14 +44,17 @@ static crn_status filter_grad(crn_run *r, crn_node *n) {
     if (!passes(dy, t, &s, b, n->a.f[0])) continue;
     for (int64_t o = 0; o < s.outer; o++)
       for (int64_t i = (o * s.n + b) * s.inner; i < (o * s.n + b + 1) * s.inner; i++) {
-        if (t == CRN_F64) ((double *)dx)[i] += ((const double *)dy)[i];
-        else ((float *)dx)[i] += ((const float *)dy)[i];
+        if (t == CRN_F64)
+          ((double *)dx)[i] += ((const double *)dy)[i];
+        else
+          ((float *)dx)[i] += ((const float *)dy)[i];
       }
   }
   return CRN_OK;
 }
 
-static const crn_opdef filter_op = {.name = "grad_filter", .infer = filter_infer, .run = filter_run, .grad = filter_grad};
+static const crn_opdef filter_op = {
+    .name = "grad_filter", .infer = filter_infer, .run = filter_run, .grad = filter_grad};
 
 crn_tensor *crn_grad_filter(crn_run *r, crn_tensor *x, int batch_axis, double threshold) {
   return crn_op_call(r, &filter_op, 1, 1, &x, &(crn_attrs){.i = {batch_axis}, .f = {threshold}}, NULL);

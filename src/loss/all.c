@@ -15,9 +15,9 @@ extern const crn_loss_desc crn_losses_search[];
 extern const crn_loss_desc crn_losses_sampling[];
 extern const crn_loss_desc crn_losses_other[];
 
-static const crn_loss_desc *const families[] = {
-    crn_losses_frame, crn_losses_regression, crn_losses_ctc, crn_losses_sequence,
-    crn_losses_search, crn_losses_sampling, crn_losses_other};
+static const crn_loss_desc *const families[] = {crn_losses_frame,    crn_losses_regression, crn_losses_ctc,
+                                                crn_losses_sequence, crn_losses_search,     crn_losses_sampling,
+                                                crn_losses_other};
 
 const crn_loss_desc *crn_loss_class_at(size_t i) {
   for (size_t f = 0; f < sizeof(families) / sizeof(*families); f++)

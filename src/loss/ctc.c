@@ -21,34 +21,66 @@ typedef struct ctc_cfg {
 
 #define OFF(f) offsetof(ctc_cfg, f)
 static const crn_opt ctc_options[] = {
-    {.name = "target_collapse_repeated", .type = CRN_OPT_BOOL, .offset = OFF(target_collapse_repeated), .dflt = "False",
+    {.name = "target_collapse_repeated",
+     .type = CRN_OPT_BOOL,
+     .offset = OFF(target_collapse_repeated),
+     .dflt = "False",
      .doc = "merge equal neighbours of the target first"},
-    {.name = "auto_clip_target_len", .type = CRN_OPT_BOOL, .offset = OFF(auto_clip_target_len), .dflt = "False",
+    {.name = "auto_clip_target_len",
+     .type = CRN_OPT_BOOL,
+     .offset = OFF(auto_clip_target_len),
+     .dflt = "False",
      .doc = "cut targets to one label less than there are frames"},
-    {.name = "output_in_log_space", .type = CRN_OPT_BOOL, .offset = OFF(output_in_log_space), .dflt = "False",
+    {.name = "output_in_log_space",
+     .type = CRN_OPT_BOOL,
+     .offset = OFF(output_in_log_space),
+     .dflt = "False",
      .doc = "the output holds logarithms, or any scores"},
-    {.name = "beam_width", .type = CRN_OPT_INT, .offset = OFF(beam_width), .dflt = "100", .min = 1, .max = 100000,
+    {.name = "beam_width",
+     .type = CRN_OPT_INT,
+     .offset = OFF(beam_width),
+     .dflt = "100",
+     .min = 1,
+     .max = 100000,
      .doc = "hypotheses of the search for the error in evaluation; 1: best label per frame"},
-    {.name = "ctc_opts", .type = CRN_OPT_VALUE, .offset = OFF(ctc_opts), .dflt = "None", .doc = "dict, further options"},
-    {.name = "use_native", .type = CRN_OPT_BOOL, .offset = OFF(use_native), .dflt = "False",
+    {.name = "ctc_opts",
+     .type = CRN_OPT_VALUE,
+     .offset = OFF(ctc_opts),
+     .dflt = "None",
+     .doc = "dict, further options"},
+    {.name = "use_native",
+     .type = CRN_OPT_BOOL,
+     .offset = OFF(use_native),
+     .dflt = "False",
      .doc = "full sum as the original's own operation"},
-    {.name = "use_viterbi", .type = CRN_OPT_BOOL, .offset = OFF(use_viterbi), .dflt = "False",
+    {.name = "use_viterbi",
+     .type = CRN_OPT_BOOL,
+     .offset = OFF(use_viterbi),
+     .dflt = "False",
      .doc = "best alignment instead of all"},
     CRN_OPT_END};
 
 static int64_t ctc_output_dim(const void *cfg, int64_t target_dim) { return (void)cfg, target_dim + 1; }
 
-/* ---- construction --------------------------------------------------------------------------------------------------- */
+/* ---- construction ---------------------------------------------------------------------------------------------------
+ */
 
 static crn_status read_ctc_opt(crn_build *b, crn_layer *l, ctc_cfg *c, const char *key, const crn_value *v) {
   const bool on = crn_v_truth(v);
-  if (!c->use_native && !strcmp(key, "preprocess_collapse_repeated")) c->collapse = on;
-  else if (!strcmp(key, "ctc_merge_repeated")) c->label_loop = on;
-  else if (!c->use_native && !strcmp(key, "ignore_longer_outputs_than_inputs")) c->ignore_longer = on;
-  else if (c->use_native && !strcmp(key, "label_loop")) c->label_loop = on;
-  else if (c->use_native && !strcmp(key, "logits_normalize")) c->normalize = on;
-  else if (c->use_native && !strcmp(key, "grad_wrt_softmax_in")) c->softmax_grad = on;
-  else if (c->use_native && !strcmp(key, "blank_index") && crn_v_to_int(v, &c->blank)) return CRN_OK;
+  if (!c->use_native && !strcmp(key, "preprocess_collapse_repeated"))
+    c->collapse = on;
+  else if (!strcmp(key, "ctc_merge_repeated"))
+    c->label_loop = on;
+  else if (!c->use_native && !strcmp(key, "ignore_longer_outputs_than_inputs"))
+    c->ignore_longer = on;
+  else if (c->use_native && !strcmp(key, "label_loop"))
+    c->label_loop = on;
+  else if (c->use_native && !strcmp(key, "logits_normalize"))
+    c->normalize = on;
+  else if (c->use_native && !strcmp(key, "grad_wrt_softmax_in"))
+    c->softmax_grad = on;
+  else if (c->use_native && !strcmp(key, "blank_index") && crn_v_to_int(v, &c->blank))
+    return CRN_OK;
   else if (c->use_native && !strcmp(key, "zero_infinity")) {
     c->zero_infinity_set = !crn_v_is_none(v);
     c->zero_infinity = on;
@@ -74,7 +106,8 @@ static crn_status ctc_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   ctc_cfg *c = loss->cfg;
   const crn_value *o = c->ctc_opts;
   if (!loss->target->out.sparse)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "loss 'ctc' needs a sparse target, but '%s' is dense", loss->target->path);
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "loss 'ctc' needs a sparse target, but '%s' is dense",
+                          loss->target->path);
   CRN_TRY(crn_sequences_check(b, l, loss, true));
   c->label_loop = c->normalize = c->softmax_grad = true;
   c->blank = -1;
@@ -98,7 +131,8 @@ static crn_status ctc_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   return CRN_OK;
 }
 
-/* ---- targets -------------------------------------------------------------------------------------------------------- */
+/* ---- targets --------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct ctc_run {
   crn_exec *x;
@@ -167,7 +201,8 @@ static crn_status prepare_targets(ctc_run *c, const crn_loss_io *io) {
   return CRN_OK;
 }
 
-/* ---- sequences without an alignment --------------------------------------------------------------------------------- */
+/* ---- sequences without an alignment ---------------------------------------------------------------------------------
+ */
 
 static crn_status find_invalid(ctc_run *c) {
   const int64_t S = c->labels->shape[1];
@@ -224,21 +259,27 @@ static crn_tensor *mend_invalid(ctc_run *c, crn_tensor *value) {
   for (int64_t b = 0; b < c->B; b++) {
     crn_t_bool(ok)[b] = c->valid[b];
     const ctc_lack lack = c->valid[b] ? (ctc_lack){0} : lack_of(c, b);
-    if (r->real == CRN_F32) crn_t_f32(fill)[b] = (float)lack.value;
-    else crn_t_f64(fill)[b] = lack.value;
+    if (r->real == CRN_F32)
+      crn_t_f32(fill)[b] = (float)lack.value;
+    else
+      crn_t_f64(fill)[b] = lack.value;
     for (int64_t t = 0; lack.softmax && t < crn_t_i32(c->lens)[b]; t++)
       for (int64_t v = 0; v < c->V; v++) {
         const int64_t i = (t * c->B + b) * c->V + v;
         const double g = crn_t_get(p, i) - (lack.label0 && v == 0);
-        if (r->real == CRN_F32) crn_t_f32(grad)[i] = (float)g;
-        else crn_t_f64(grad)[i] = g;
+        if (r->real == CRN_F32)
+          crn_t_f32(grad)[i] = (float)g;
+        else
+          crn_t_f64(grad)[i] = g;
       }
   }
   value = crn_where(r, ok, value, fill);
-  return crn_add(r, value, crn_given_gradient(r, crn_t_zeros(r, r->real, 1, &c->B), rows_of(c, c->z), rows_of(c, grad), false));
+  return crn_add(r, value,
+                 crn_given_gradient(r, crn_t_zeros(r, r->real, 1, &c->B), rows_of(c, c->z), rows_of(c, grad), false));
 }
 
-/* ---- value and error ------------------------------------------------------------------------------------------------ */
+/* ---- value and error ------------------------------------------------------------------------------------------------
+ */
 
 /* Log probabilities of the kind that the options ask for: what z's gradient will be follows from how they are made. */
 static crn_tensor *log_probs(ctc_run *c) {
@@ -255,7 +296,8 @@ static crn_tensor *add_softmax_grad(ctc_run *c, crn_tensor *value) {
   crn_tensor *t = crn_t_reshape(r, crn_range(r, CRN_I32, 0, c->T), 3, shape);
   crn_tensor *mask = crn_binary(r, CRN_B_LESS, t, crn_t_reshape(r, c->lens, 3, lens_shape));
   crn_tensor *p = crn_mask_fill(r, crn_unary(r, CRN_U_EXP, crn_t_stop_gradient(r, c->z)), mask, 0.0);
-  return crn_add(r, value, crn_given_gradient(r, crn_t_zeros(r, r->real, 1, &c->B), rows_of(c, c->z), rows_of(c, p), false));
+  return crn_add(r, value,
+                 crn_given_gradient(r, crn_t_zeros(r, r->real, 1, &c->B), rows_of(c, c->z), rows_of(c, p), false));
 }
 
 static crn_tensor *ctc_value(ctc_run *c) {
@@ -285,8 +327,12 @@ static crn_status ctc_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, c
   return crn_run_failed(r) ? r->err->code : CRN_OK;
 }
 
-const crn_loss_desc crn_losses_ctc[] = {
-    {.name = "ctc", .doc = "Likelihood of label sequences over all their alignments.", .opts = ctc_options,
-     .cfg_size = sizeof(ctc_cfg), .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_RECURRENT, .output_dim = ctc_output_dim,
-     .check = ctc_check, .compute = ctc_compute},
-    {.name = NULL}};
+const crn_loss_desc crn_losses_ctc[] = {{.name = "ctc",
+                                         .doc = "Likelihood of label sequences over all their alignments.",
+                                         .opts = ctc_options,
+                                         .cfg_size = sizeof(ctc_cfg),
+                                         .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_RECURRENT,
+                                         .output_dim = ctc_output_dim,
+                                         .check = ctc_check,
+                                         .compute = ctc_compute},
+                                        {.name = NULL}};

@@ -18,23 +18,48 @@ typedef struct ce_cfg {
 } ce_cfg;
 
 #define OFF(f) offsetof(ce_cfg, f)
-static const crn_opt ce_opts[] = {
-    {.name = "input_type", .type = CRN_OPT_STR, .offset = OFF(input_type), .dflt = "\"prob\"", .choices = "prob|logits",
-     .doc = "logits: the output is what softmax would be applied to"},
-    {.name = "focal_loss_factor", .type = CRN_OPT_FLOAT, .offset = OFF(focal_loss_factor), .dflt = "0.0",
-     .doc = "exponent g of the factor (1 - p)^g; sparse targets"},
-    {.name = "label_smoothing", .type = CRN_OPT_FLOAT, .offset = OFF(label_smoothing), .dflt = "0.0",
-     .doc = "probability that the other labels share; sparse targets"},
-    {.name = "label_smoothing_gaussian", .type = CRN_OPT_BOOL, .offset = OFF(label_smoothing_gaussian), .dflt = "False",
-     .doc = "smooth by a normal density around the label"},
-    {.name = "debug_dump", .type = CRN_OPT_BOOL, .offset = OFF(debug_dump), .dflt = "False", .doc = "no effect on values"},
-    {.name = "safe_log_opts", .type = CRN_OPT_VALUE, .offset = OFF(safe_log_opts), .dflt = "None",
-     .doc = "dict: eps (1e-20), use_fake_grad (True: the gradient passes below eps)"},
-    {.name = "use_fused", .type = CRN_OPT_BOOL, .offset = OFF(use_fused), .dflt = "True",
-     .doc = "use what softmax was applied to, if it is known"},
-    {.name = "fake_upper_bound", .type = CRN_OPT_FLOAT, .offset = OFF(fake_upper_bound), .dflt = "None",
-     .doc = "largest value of a frame; the gradient is that without the bound"},
-    CRN_OPT_END};
+static const crn_opt ce_opts[] = {{.name = "input_type",
+                                   .type = CRN_OPT_STR,
+                                   .offset = OFF(input_type),
+                                   .dflt = "\"prob\"",
+                                   .choices = "prob|logits",
+                                   .doc = "logits: the output is what softmax would be applied to"},
+                                  {.name = "focal_loss_factor",
+                                   .type = CRN_OPT_FLOAT,
+                                   .offset = OFF(focal_loss_factor),
+                                   .dflt = "0.0",
+                                   .doc = "exponent g of the factor (1 - p)^g; sparse targets"},
+                                  {.name = "label_smoothing",
+                                   .type = CRN_OPT_FLOAT,
+                                   .offset = OFF(label_smoothing),
+                                   .dflt = "0.0",
+                                   .doc = "probability that the other labels share; sparse targets"},
+                                  {.name = "label_smoothing_gaussian",
+                                   .type = CRN_OPT_BOOL,
+                                   .offset = OFF(label_smoothing_gaussian),
+                                   .dflt = "False",
+                                   .doc = "smooth by a normal density around the label"},
+                                  {.name = "debug_dump",
+                                   .type = CRN_OPT_BOOL,
+                                   .offset = OFF(debug_dump),
+                                   .dflt = "False",
+                                   .doc = "no effect on values"},
+                                  {.name = "safe_log_opts",
+                                   .type = CRN_OPT_VALUE,
+                                   .offset = OFF(safe_log_opts),
+                                   .dflt = "None",
+                                   .doc = "dict: eps (1e-20), use_fake_grad (True: the gradient passes below eps)"},
+                                  {.name = "use_fused",
+                                   .type = CRN_OPT_BOOL,
+                                   .offset = OFF(use_fused),
+                                   .dflt = "True",
+                                   .doc = "use what softmax was applied to, if it is known"},
+                                  {.name = "fake_upper_bound",
+                                   .type = CRN_OPT_FLOAT,
+                                   .offset = OFF(fake_upper_bound),
+                                   .dflt = "None",
+                                   .doc = "largest value of a frame; the gradient is that without the bound"},
+                                  CRN_OPT_END};
 #undef OFF
 
 static crn_status ce_safe_log_opts(crn_build *b, crn_layer *l, ce_cfg *c) {
@@ -43,13 +68,16 @@ static crn_status ce_safe_log_opts(crn_build *b, crn_layer *l, ce_cfg *c) {
   c->real_grad = false;
   if (crn_v_is_none(o)) return CRN_OK;
   if (!crn_v_is_dict(o))
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "loss option 'safe_log_opts': expected a dict, got %s", crn_v_kind_name(o));
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "loss option 'safe_log_opts': expected a dict, got %s",
+                          crn_v_kind_name(o));
   for (size_t i = 0; i < o->u.dict.n; i++) {
     const char *key = crn_v_cstr(o->u.dict.keys[i]);
     const crn_value *v = o->u.dict.vals[i];
-    if (key && !strcmp(key, "use_fake_grad")) c->real_grad = !crn_v_truth(v);
+    if (key && !strcmp(key, "use_fake_grad"))
+      c->real_grad = !crn_v_truth(v);
     else if (!key || strcmp(key, "eps") != 0 || !crn_v_to_float(v, &c->eps))
-      return crn_layer_fail(b, l, CRN_E_CONFIG, "loss option 'safe_log_opts': '%s' is not eps (a number) or use_fake_grad",
+      return crn_layer_fail(b, l, CRN_E_CONFIG,
+                            "loss option 'safe_log_opts': '%s' is not eps (a number) or use_fake_grad",
                             key ? key : "?");
   }
   return CRN_OK;
@@ -64,11 +92,14 @@ static crn_status ce_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
     return crn_layer_fail(b, l, CRN_E_CONFIG, "loss option '%s' needs a sparse target, but '%s' is dense",
                           c->focal_loss_factor != 0 ? "focal_loss_factor" : "label_smoothing", loss->target->path);
   if (dense && !c->use_fused && !strcmp(c->input_type, "logits"))
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "loss option 'use_fused': input_type 'logits' with a dense target needs it");
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "loss option 'use_fused': input_type 'logits' with a dense target needs it");
   const char *act = crn_v_cstr(crn_v_get(l->dict, "activation"));
   if (act && !strcmp(act, "log_softmax") && strcmp(c->input_type, "prob") == 0)
-    crn_warnf(crn_build_log(b), "layer '%s': loss 'ce' takes the output of log_softmax as probabilities; use activation "
-              "softmax, or input_type 'logits'", l->path);
+    crn_warnf(crn_build_log(b),
+              "layer '%s': loss 'ce' takes the output of log_softmax as probabilities; use activation "
+              "softmax, or input_type 'logits'",
+              l->path);
   return CRN_OK;
 }
 
@@ -116,10 +147,14 @@ static crn_tensor *ce_value(crn_frames *f, const ce_cfg *c, crn_tensor *x, bool 
   const int64_t V = x->shape[1];
   crn_tensor *soft = f->io->target->t.sparse ? NULL : a, *value;
   if (!soft && c->label_smoothing > 0) soft = smoothed(r, c, a, V);
-  if (soft && logits) value = soft_ce_logits(r, x, soft);
-  else if (soft) value = crn_scale(r, sum_last(r, crn_mul(r, soft, ce_log(r, c, x))), -1);
-  else if (logits) value = crn_sparse_ce_logits(r, x, a);
-  else value = crn_scale(r, ce_log(r, c, crn_gather_batched(r, x, a, 1)), -1);
+  if (soft && logits)
+    value = soft_ce_logits(r, x, soft);
+  else if (soft)
+    value = crn_scale(r, sum_last(r, crn_mul(r, soft, ce_log(r, c, x))), -1);
+  else if (logits)
+    value = crn_sparse_ce_logits(r, x, a);
+  else
+    value = crn_scale(r, ce_log(r, c, crn_gather_batched(r, x, a, 1)), -1);
   if (c->label_smoothing > 0) value = crn_add_scalar(r, value, -smoothed_entropy(c, V));
   if (c->focal_loss_factor != 0) {
     crn_tensor *p = logits ? crn_unary(r, CRN_U_EXP, crn_scale(r, crn_sparse_ce_logits(r, x, a), -1))
@@ -142,7 +177,8 @@ static crn_status ce_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, cr
   return crn_frames_give(&f, ce_value(&f, c, v, inner || is_logits, a), crn_frames_error(&f, v, a));
 }
 
-/* ---- generic_ce ----------------------------------------------------------------------------------------------------- */
+/* ---- generic_ce -----------------------------------------------------------------------------------------------------
+ */
 
 static crn_status generic_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   CRN_TRY(crn_frames_check(b, l, loss));
@@ -175,8 +211,16 @@ static crn_status generic_compute(crn_exec *x, crn_layer *l, const crn_loss *los
 }
 
 const crn_loss_desc crn_losses_frame[] = {
-    {.name = "ce", .doc = "Cross entropy of probabilities against labels or probabilities.", .opts = ce_opts,
-     .cfg_size = sizeof(ce_cfg), .flags = CRN_LOSS_NEEDS_TARGET, .check = ce_check, .compute = ce_compute},
-    {.name = "generic_ce", .doc = "Cross entropy of an element-wise activation, normalised to probabilities.",
-     .flags = CRN_LOSS_NEEDS_TARGET, .check = generic_check, .compute = generic_compute},
+    {.name = "ce",
+     .doc = "Cross entropy of probabilities against labels or probabilities.",
+     .opts = ce_opts,
+     .cfg_size = sizeof(ce_cfg),
+     .flags = CRN_LOSS_NEEDS_TARGET,
+     .check = ce_check,
+     .compute = ce_compute},
+    {.name = "generic_ce",
+     .doc = "Cross entropy of an element-wise activation, normalised to probabilities.",
+     .flags = CRN_LOSS_NEEDS_TARGET,
+     .check = generic_check,
+     .compute = generic_compute},
     {.name = NULL}};

@@ -27,8 +27,10 @@ static crn_data *batch_time_first(crn_run *r, const crn_data *d, crn_tensor **ma
   if (!p || batch < 0 || time < 0) return p;
   crn_tensor *m = crn_data_mask(r, p, 1);
   const int64_t shape[2] = {p->v->shape[0], p->v->shape[1]};
-  if (m && crn_t_size(m) == shape[0] * shape[1]) *mask = crn_t_reshape(r, m, 2, shape);
-  else if (m) *mask = crn_broadcast_to(r, crn_t_reshape(r, m, 2, (int64_t[]){1, shape[1]}), 2, shape);
+  if (m && crn_t_size(m) == shape[0] * shape[1])
+    *mask = crn_t_reshape(r, m, 2, shape);
+  else if (m)
+    *mask = crn_broadcast_to(r, crn_t_reshape(r, m, 2, (int64_t[]){1, shape[1]}), 2, shape);
   return p;
 }
 
@@ -129,7 +131,8 @@ crn_status crn_frames_give(crn_frames *f, crn_tensor *value, crn_tensor *error) 
   return crn_run_failed(f->r) ? f->r->err->code : CRN_OK;
 }
 
-/* ---- construction --------------------------------------------------------------------------------------------------- */
+/* ---- construction ---------------------------------------------------------------------------------------------------
+ */
 
 crn_status crn_frames_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   const crn_tmpl *t = &l->out;

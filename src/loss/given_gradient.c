@@ -38,13 +38,16 @@ static crn_status given_grad(crn_run *r, crn_node *n) {
   if (!to) return CRN_OK;
   for (int64_t i = 0; i < N; i++)
     for (int64_t k = i * inner; k < (i + 1) * inner; k++) {
-      if (g->dtype == CRN_F32) ((float *)to)[k] += unscaled ? crn_t_f32(g)[k] : ((const float *)dy)[i] * crn_t_f32(g)[k];
-      else ((double *)to)[k] += unscaled ? crn_t_f64(g)[k] : ((const double *)dy)[i] * crn_t_f64(g)[k];
+      if (g->dtype == CRN_F32)
+        ((float *)to)[k] += unscaled ? crn_t_f32(g)[k] : ((const float *)dy)[i] * crn_t_f32(g)[k];
+      else
+        ((double *)to)[k] += unscaled ? crn_t_f64(g)[k] : ((const double *)dy)[i] * crn_t_f64(g)[k];
     }
   return CRN_OK;
 }
 
-static const crn_opdef given_op = {.name = "given_gradient", .infer = given_infer, .run = given_run, .grad = given_grad};
+static const crn_opdef given_op = {
+    .name = "given_gradient", .infer = given_infer, .run = given_run, .grad = given_grad};
 
 crn_tensor *crn_given_gradient(crn_run *r, crn_tensor *value, crn_tensor *wrt, crn_tensor *grad, bool unscaled) {
   return crn_op_call(r, &given_op, 3, 3, (crn_tensor *[]){value, wrt, grad}, &(crn_attrs){.i = {unscaled}}, NULL);
@@ -71,8 +74,10 @@ static crn_status value_as_grad(crn_run *r, crn_node *n) {
   void *to = dy ? crn_grad_in(r, n, 0) : NULL;
   if (!to) return CRN_OK;
   for (int64_t k = 0, size = crn_t_size(n->in[0]); k < size; k++) {
-    if (n->in[0]->dtype == CRN_F32) ((float *)to)[k] += ((const float *)dy)[k];
-    else ((double *)to)[k] += ((const double *)dy)[k];
+    if (n->in[0]->dtype == CRN_F32)
+      ((float *)to)[k] += ((const float *)dy)[k];
+    else
+      ((double *)to)[k] += ((const double *)dy)[k];
   }
   return CRN_OK;
 }

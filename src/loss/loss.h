@@ -2,8 +2,8 @@
  *
  * Losses: the descriptor and what a loss gets and gives. A loss is a class with a row like a layer's.
  *
- * compute gives values per frame (flat over valid frames, or [B,T] when not flattened), per sequence, or one scalar, and
- * errors likewise; net/losses.c masks, sums, normalises and reports (SPEC 5).
+ * compute gives values per frame (flat over valid frames, or [B,T] when not flattened), per sequence, or one scalar,
+ * and errors likewise; net/losses.c masks, sums, normalises and reports (SPEC 5).
  */
 #ifndef CRN_LOSS_LOSS_H
 #define CRN_LOSS_LOSS_H
@@ -15,8 +15,8 @@ typedef struct crn_loss crn_loss;
 typedef struct crn_loss_io {
   const crn_data *output; /* the layer's output, batch- or time-major as it came */
   const crn_data *target; /* or NULL */
-  /* results: value and error, float, either NULL (not both); any shape: they are summed. Positions that are padding must
-   * hold 0 or be left out. */
+  /* results: value and error, float, either NULL (not both); any shape: they are summed. Positions that are padding
+   * must hold 0 or be left out. */
   crn_tensor *value, *error;
   bool error_integer; /* errors are counts */
   /* When set (>= 0) overrides the norm's number of frames. */

@@ -7,16 +7,19 @@
 #include "loss/frames.h"
 #include "loss/given_gradient.h"
 
-/* ---- as_is ---------------------------------------------------------------------------------------------------------- */
+/* ---- as_is ----------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct as_is_cfg {
   int as_error;
 } as_is_cfg;
 
-static const crn_opt as_is_opts[] = {
-    {.name = "as_error", .type = CRN_OPT_BOOL, .offset = offsetof(as_is_cfg, as_error), .dflt = "False",
-     .doc = "report it as an error; nothing is trained"},
-    CRN_OPT_END};
+static const crn_opt as_is_opts[] = {{.name = "as_error",
+                                      .type = CRN_OPT_BOOL,
+                                      .offset = offsetof(as_is_cfg, as_error),
+                                      .dflt = "False",
+                                      .doc = "report it as an error; nothing is trained"},
+                                     CRN_OPT_END};
 
 static crn_status as_is_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, crn_loss_io *io) {
   crn_run *r = crn_exec_run(x);
@@ -27,12 +30,15 @@ static crn_status as_is_compute(crn_exec *x, crn_layer *l, const crn_loss *loss,
   if (v->dtype != r->real) v = crn_cast(r, v, r->real);
   if (mask) v = crn_mask_fill(r, v, mask, 0.0);
   if (!v) return r->err->code;
-  if (c->as_error) io->error = v;
-  else io->value = v;
+  if (c->as_error)
+    io->error = v;
+  else
+    io->value = v;
   return CRN_OK;
 }
 
-/* ---- via_layer ------------------------------------------------------------------------------------------------------ */
+/* ---- via_layer ------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct via_cfg {
   crn_layer *error_signal_layer, *align_layer;
@@ -41,11 +47,20 @@ typedef struct via_cfg {
 
 #define OFF(f) offsetof(via_cfg, f)
 static const crn_opt via_opts[] = {
-    {.name = "error_signal_layer", .type = CRN_OPT_LAYER, .offset = OFF(error_signal_layer), .dflt = "None",
+    {.name = "error_signal_layer",
+     .type = CRN_OPT_LAYER,
+     .offset = OFF(error_signal_layer),
+     .dflt = "None",
      .doc = "its output is the gradient"},
-    {.name = "align_layer", .type = CRN_OPT_LAYER, .offset = OFF(align_layer), .dflt = "None",
+    {.name = "align_layer",
+     .type = CRN_OPT_LAYER,
+     .offset = OFF(align_layer),
+     .dflt = "None",
      .doc = "the gradient is output minus its output"},
-    {.name = "loss_wrt_to_act_in", .type = CRN_OPT_VALUE, .offset = OFF(loss_wrt_to_act_in), .dflt = "False",
+    {.name = "loss_wrt_to_act_in",
+     .type = CRN_OPT_VALUE,
+     .offset = OFF(loss_wrt_to_act_in),
+     .dflt = "False",
      .doc = "True: the gradient is that of the activation's input; a name: and the activation is that one"},
     CRN_OPT_END};
 #undef OFF
@@ -53,7 +68,8 @@ static const crn_opt via_opts[] = {
 static crn_status via_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   const via_cfg *c = loss->cfg;
   if (!c->error_signal_layer == !c->align_layer)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "loss 'via_layer' needs one of the options 'error_signal_layer' and "
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "loss 'via_layer' needs one of the options 'error_signal_layer' and "
                           "'align_layer'");
   return CRN_OK;
 }
@@ -104,19 +120,24 @@ static crn_status via_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, c
   return crn_run_failed(r) ? r->err->code : CRN_OK;
 }
 
-/* ---- triplet_loss --------------------------------------------------------------------------------------------------- */
+/* ---- triplet_loss ---------------------------------------------------------------------------------------------------
+ */
 
 typedef struct triplet_cfg {
   double margin;
   int multi_view_training;
 } triplet_cfg;
 
-static const crn_opt triplet_opts[] = {
-    {.name = "margin", .type = CRN_OPT_FLOAT, .offset = offsetof(triplet_cfg, margin),
-     .doc = "distance from which other labels count nothing"},
-    {.name = "multi_view_training", .type = CRN_OPT_BOOL, .offset = offsetof(triplet_cfg, multi_view_training),
-     .dflt = "False", .doc = "the output holds six parts: three of each of two views"},
-    CRN_OPT_END};
+static const crn_opt triplet_opts[] = {{.name = "margin",
+                                        .type = CRN_OPT_FLOAT,
+                                        .offset = offsetof(triplet_cfg, margin),
+                                        .doc = "distance from which other labels count nothing"},
+                                       {.name = "multi_view_training",
+                                        .type = CRN_OPT_BOOL,
+                                        .offset = offsetof(triplet_cfg, multi_view_training),
+                                        .dflt = "False",
+                                        .doc = "the output holds six parts: three of each of two views"},
+                                       CRN_OPT_END};
 
 static crn_status triplet_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   const triplet_cfg *c = loss->cfg;
@@ -125,15 +146,16 @@ static crn_status triplet_check(crn_build *b, crn_layer *l, const crn_loss *loss
   if (o->n != 2 || crn_tmpl_batch_axis(o) < 0 || o->feature_axis < 0 || crn_tmpl_dim(o) % parts)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "loss 'triplet_loss' needs an output [B, F] with F a multiple of %lld",
                           (long long)parts);
-  if (t->n != 2 || crn_tmpl_batch_axis(t) < 0 || !t->sparse || (t->dims[1 - crn_tmpl_batch_axis(t)]->size >= 0 &&
-                                                                t->dims[1 - crn_tmpl_batch_axis(t)]->size != 3))
+  if (t->n != 2 || crn_tmpl_batch_axis(t) < 0 || !t->sparse ||
+      (t->dims[1 - crn_tmpl_batch_axis(t)]->size >= 0 && t->dims[1 - crn_tmpl_batch_axis(t)]->size != 3))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "loss 'triplet_loss' needs a target of 3 labels per sequence, got '%s'",
                           loss->target->path);
   return CRN_OK;
 }
 
 /* Distances of all pairs of rows of three parts of y [B, n F]; weights: same[i, j] 1 for equal labels. */
-static crn_tensor *triplet_value(crn_run *r, crn_tensor *y, const int *part, int64_t F, crn_tensor *same, double margin) {
+static crn_tensor *triplet_value(crn_run *r, crn_tensor *y, const int *part, int64_t F, crn_tensor *same,
+                                 double margin) {
   crn_tensor *parts[3];
   for (int i = 0; i < 3; i++) parts[i] = crn_slice(r, y, 1, part[i] * F, F, 1);
   crn_tensor *v = crn_concat(r, 3, parts, 0);
@@ -155,8 +177,10 @@ static crn_tensor *same_labels(crn_run *r, const crn_tensor *labels) {
     for (int64_t j = 0; j < n; j++) {
       const int64_t a = crn_t_i32(labels)[i % B * 3 + i / B], b = crn_t_i32(labels)[j % B * 3 + j / B];
       if (b * b != a * b) continue;
-      if (r->real == CRN_F32) crn_t_f32(same)[i * n + j] = 1;
-      else crn_t_f64(same)[i * n + j] = 1;
+      if (r->real == CRN_F32)
+        crn_t_f32(same)[i * n + j] = 1;
+      else
+        crn_t_f64(same)[i * n + j] = 1;
     }
   return same;
 }
@@ -183,18 +207,26 @@ static crn_status triplet_compute(crn_exec *x, crn_layer *l, const crn_loss *los
   return value ? CRN_OK : r->err->code;
 }
 
-/* ---- deep_clustering ------------------------------------------------------------------------------------------------ */
+/* ---- deep_clustering ------------------------------------------------------------------------------------------------
+ */
 
 typedef struct clustering_cfg {
   int64_t embedding_dimension, nr_of_sources;
 } clustering_cfg;
 
-static const crn_opt clustering_opts[] = {
-    {.name = "embedding_dimension", .type = CRN_OPT_INT, .offset = offsetof(clustering_cfg, embedding_dimension),
-     .min = 1, .max = 1e9, .doc = "numbers of an embedding"},
-    {.name = "nr_of_sources", .type = CRN_OPT_INT, .offset = offsetof(clustering_cfg, nr_of_sources), .min = 1,
-     .max = 1e9, .doc = "numbers of a target's assignment"},
-    CRN_OPT_END};
+static const crn_opt clustering_opts[] = {{.name = "embedding_dimension",
+                                           .type = CRN_OPT_INT,
+                                           .offset = offsetof(clustering_cfg, embedding_dimension),
+                                           .min = 1,
+                                           .max = 1e9,
+                                           .doc = "numbers of an embedding"},
+                                          {.name = "nr_of_sources",
+                                           .type = CRN_OPT_INT,
+                                           .offset = offsetof(clustering_cfg, nr_of_sources),
+                                           .min = 1,
+                                           .max = 1e9,
+                                           .doc = "numbers of a target's assignment"},
+                                          CRN_OPT_END};
 
 static crn_status clustering_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   const clustering_cfg *c = loss->cfg;
@@ -203,9 +235,10 @@ static crn_status clustering_check(crn_build *b, crn_layer *l, const crn_loss *l
   if (l->out.n == 3 && D >= 0 && A >= 0 && A % c->nr_of_sources == 0 &&
       c->embedding_dimension * (A / c->nr_of_sources) == D)
     return CRN_OK;
-  return crn_layer_fail(b, l, CRN_E_CONFIG, "loss 'deep_clustering' needs an output [B, T, %lld * n] and a target "
-                        "[B, T, %lld * n], the dims are %lld and %lld", (long long)c->embedding_dimension,
-                        (long long)c->nr_of_sources, (long long)D, (long long)A);
+  return crn_layer_fail(b, l, CRN_E_CONFIG,
+                        "loss 'deep_clustering' needs an output [B, T, %lld * n] and a target "
+                        "[B, T, %lld * n], the dims are %lld and %lld",
+                        (long long)c->embedding_dimension, (long long)c->nr_of_sources, (long long)D, (long long)A);
 }
 
 /* Masked frames [B, T * D / n, n]. */
@@ -235,38 +268,65 @@ static crn_status clustering_compute(crn_exec *x, crn_layer *l, const crn_loss *
   return io->value ? CRN_OK : r->err->code;
 }
 
-/* ---- not possible here ---------------------------------------------------------------------------------------------- */
+/* ---- not possible here ----------------------------------------------------------------------------------------------
+ */
 
 typedef struct external_cfg {
   const crn_value *sprint_opts;
   double tdp_scale;
 } external_cfg;
 
-static const crn_opt external_opts[] = {
-    {.name = "sprint_opts", .type = CRN_OPT_VALUE, .offset = offsetof(external_cfg, sprint_opts),
-     .doc = "how to start the RASR process"},
-    {.name = "tdp_scale", .type = CRN_OPT_FLOAT, .offset = offsetof(external_cfg, tdp_scale), .dflt = "1.0",
-     .doc = "factor of the automata's weights"},
-    CRN_OPT_END};
+static const crn_opt external_opts[] = {{.name = "sprint_opts",
+                                         .type = CRN_OPT_VALUE,
+                                         .offset = offsetof(external_cfg, sprint_opts),
+                                         .doc = "how to start the RASR process"},
+                                        {.name = "tdp_scale",
+                                         .type = CRN_OPT_FLOAT,
+                                         .offset = offsetof(external_cfg, tdp_scale),
+                                         .dflt = "1.0",
+                                         .doc = "factor of the automata's weights"},
+                                        CRN_OPT_END};
 
-static const crn_opt sprint_options[] = {
-    {.name = "sprint_opts", .type = CRN_OPT_VALUE, .offset = offsetof(external_cfg, sprint_opts),
-     .doc = "how to start the RASR process"},
-    CRN_OPT_END};
+static const crn_opt sprint_options[] = {{.name = "sprint_opts",
+                                          .type = CRN_OPT_VALUE,
+                                          .offset = offsetof(external_cfg, sprint_opts),
+                                          .doc = "how to start the RASR process"},
+                                         CRN_OPT_END};
 
-const crn_loss_desc crn_losses_other[] = {
-    {.name = "as_is", .doc = "Takes the output as the loss.", .opts = as_is_opts, .cfg_size = sizeof(as_is_cfg),
-     .compute = as_is_compute},
-    {.name = "via_layer", .doc = "Takes value and gradient from another layer.", .opts = via_opts,
-     .cfg_size = sizeof(via_cfg), .flags = CRN_LOSS_RECURRENT, .check = via_check, .compute = via_compute},
-    {.name = "triplet_loss", .doc = "Pulls rows of equal labels together, others apart up to a margin.",
-     .opts = triplet_opts, .cfg_size = sizeof(triplet_cfg), .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_ANY_SHAPE,
-     .check = triplet_check, .compute = triplet_compute},
-    {.name = "deep_clustering", .doc = "Compares which frames embeddings and target hold together.",
-     .opts = clustering_opts, .cfg_size = sizeof(clustering_cfg), .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_ANY_DIM,
-     .check = clustering_check, .compute = clustering_compute},
-    {.name = "fast_bw", .doc = "Sums over automata that come from the external program RASR.", .opts = external_opts,
-     .cfg_size = sizeof(external_cfg), .flags = CRN_LOSS_RECURRENT},
-    {.name = "sprint", .doc = "Takes value and gradient from the external program RASR.", .opts = sprint_options,
-     .cfg_size = sizeof(external_cfg), .flags = CRN_LOSS_RECURRENT},
-    {.name = NULL}};
+const crn_loss_desc crn_losses_other[] = {{.name = "as_is",
+                                           .doc = "Takes the output as the loss.",
+                                           .opts = as_is_opts,
+                                           .cfg_size = sizeof(as_is_cfg),
+                                           .compute = as_is_compute},
+                                          {.name = "via_layer",
+                                           .doc = "Takes value and gradient from another layer.",
+                                           .opts = via_opts,
+                                           .cfg_size = sizeof(via_cfg),
+                                           .flags = CRN_LOSS_RECURRENT,
+                                           .check = via_check,
+                                           .compute = via_compute},
+                                          {.name = "triplet_loss",
+                                           .doc = "Pulls rows of equal labels together, others apart up to a margin.",
+                                           .opts = triplet_opts,
+                                           .cfg_size = sizeof(triplet_cfg),
+                                           .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_ANY_SHAPE,
+                                           .check = triplet_check,
+                                           .compute = triplet_compute},
+                                          {.name = "deep_clustering",
+                                           .doc = "Compares which frames embeddings and target hold together.",
+                                           .opts = clustering_opts,
+                                           .cfg_size = sizeof(clustering_cfg),
+                                           .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_ANY_DIM,
+                                           .check = clustering_check,
+                                           .compute = clustering_compute},
+                                          {.name = "fast_bw",
+                                           .doc = "Sums over automata that come from the external program RASR.",
+                                           .opts = external_opts,
+                                           .cfg_size = sizeof(external_cfg),
+                                           .flags = CRN_LOSS_RECURRENT},
+                                          {.name = "sprint",
+                                           .doc = "Takes value and gradient from the external program RASR.",
+                                           .opts = sprint_options,
+                                           .cfg_size = sizeof(external_cfg),
+                                           .flags = CRN_LOSS_RECURRENT},
+                                          {.name = NULL}};

@@ -6,7 +6,8 @@
 
 #include "loss/frames.h"
 
-/* ---- mse, l1, mean_l1 ----------------------------------------------------------------------------------------------- */
+/* ---- mse, l1, mean_l1 -----------------------------------------------------------------------------------------------
+ */
 
 static crn_tensor *over_features(crn_run *r, crn_reduce_kind kind, crn_tensor *x) {
   return x ? crn_reduce(r, kind, x, 1u << (x->rank - 1), false) : NULL;
@@ -38,16 +39,19 @@ static crn_status mean_l1_compute(crn_exec *x, crn_layer *l, const crn_loss *los
   return l1(x, l, loss, io, CRN_R_MEAN);
 }
 
-/* ---- bin_ce --------------------------------------------------------------------------------------------------------- */
+/* ---- bin_ce ---------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct bin_ce_cfg {
   double pos_weight;
 } bin_ce_cfg;
 
-static const crn_opt bin_ce_opts[] = {
-    {.name = "pos_weight", .type = CRN_OPT_FLOAT, .offset = offsetof(bin_ce_cfg, pos_weight), .dflt = "None",
-     .doc = "factor of the positive class"},
-    CRN_OPT_END};
+static const crn_opt bin_ce_opts[] = {{.name = "pos_weight",
+                                       .type = CRN_OPT_FLOAT,
+                                       .offset = offsetof(bin_ce_cfg, pos_weight),
+                                       .dflt = "None",
+                                       .doc = "factor of the positive class"},
+                                      CRN_OPT_END};
 
 static crn_status bin_ce_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   if (!loss->target->out.sparse) return CRN_OK;
@@ -84,15 +88,33 @@ static crn_status bin_ce_compute(crn_exec *x, crn_layer *l, const crn_loss *loss
 }
 
 #define NEEDS CRN_LOSS_NEEDS_TARGET
-const crn_loss_desc crn_losses_regression[] = {
-    {.name = "mse", .doc = "Takes the mean over features of the squared difference.", .flags = NEEDS,
-     .check = crn_frames_check, .compute = mse_compute},
-    {.name = "l1", .doc = "Sums absolute differences over features.", .flags = NEEDS, .check = crn_frames_check_dense,
-     .compute = l1_compute},
-    {.name = "mean_l1", .doc = "Takes the mean over features of the absolute difference.", .flags = NEEDS,
-     .check = crn_frames_check_dense, .compute = mean_l1_compute},
-    {.name = "bin_ce", .doc = "Binary cross entropy of logits, mean over features.", .opts = bin_ce_opts,
-     .cfg_size = sizeof(bin_ce_cfg), .flags = NEEDS | CRN_LOSS_ANY_DIM, .check = bin_ce_check, .compute = bin_ce_compute},
-    {.name = "sse_sigmoid", .doc = "Binary cross entropy of logits, mean over features (bin_ce).", .opts = bin_ce_opts,
-     .cfg_size = sizeof(bin_ce_cfg), .flags = NEEDS | CRN_LOSS_ANY_DIM, .check = bin_ce_check, .compute = bin_ce_compute},
-    {.name = NULL}};
+const crn_loss_desc crn_losses_regression[] = {{.name = "mse",
+                                                .doc = "Takes the mean over features of the squared difference.",
+                                                .flags = NEEDS,
+                                                .check = crn_frames_check,
+                                                .compute = mse_compute},
+                                               {.name = "l1",
+                                                .doc = "Sums absolute differences over features.",
+                                                .flags = NEEDS,
+                                                .check = crn_frames_check_dense,
+                                                .compute = l1_compute},
+                                               {.name = "mean_l1",
+                                                .doc = "Takes the mean over features of the absolute difference.",
+                                                .flags = NEEDS,
+                                                .check = crn_frames_check_dense,
+                                                .compute = mean_l1_compute},
+                                               {.name = "bin_ce",
+                                                .doc = "Binary cross entropy of logits, mean over features.",
+                                                .opts = bin_ce_opts,
+                                                .cfg_size = sizeof(bin_ce_cfg),
+                                                .flags = NEEDS | CRN_LOSS_ANY_DIM,
+                                                .check = bin_ce_check,
+                                                .compute = bin_ce_compute},
+                                               {.name = "sse_sigmoid",
+                                                .doc = "Binary cross entropy of logits, mean over features (bin_ce).",
+                                                .opts = bin_ce_opts,
+                                                .cfg_size = sizeof(bin_ce_cfg),
+                                                .flags = NEEDS | CRN_LOSS_ANY_DIM,
+                                                .check = bin_ce_check,
+                                                .compute = bin_ce_compute},
+                                               {.name = NULL}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sampling_loss: softmax over the target and a few sampled labels, or noise-contrastive estimation, for large numbers of
- * labels. It takes the layer's input and its weights [V, n] instead of its output.
+ * sampling_loss: softmax over the target and a few sampled labels, or noise-contrastive estimation, for large numbers
+ * of labels. It takes the layer's input and its weights [V, n] instead of its output.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,24 +18,52 @@ typedef struct sampling_cfg {
 } sampling_cfg;
 
 #define OFF(f) offsetof(sampling_cfg, f)
-static const crn_opt sampling_opts[] = {
-    {.name = "num_sampled", .type = CRN_OPT_INT, .offset = OFF(num_sampled), .dflt = "128", .min = 1, .max = 2e9,
-     .doc = "labels drawn per part"},
-    {.name = "num_splits", .type = CRN_OPT_INT, .offset = OFF(num_splits), .dflt = "1", .min = 1, .max = 2e9,
-     .doc = "parts of consecutive frames with samples of their own"},
-    {.name = "sampler", .type = CRN_OPT_STR, .offset = OFF(sampler), .dflt = "\"log_uniform\"",
-     .choices = "log_uniform|uniform|learned_unigram|fixed_unigram", .doc = "distribution that labels are drawn from"},
-    {.name = "nce_loss", .type = CRN_OPT_BOOL, .offset = OFF(nce_loss), .dflt = "False",
-     .doc = "noise-contrastive estimation instead of sampled softmax"},
-    {.name = "use_full_softmax", .type = CRN_OPT_BOOL, .offset = OFF(use_full_softmax), .dflt = "False",
-     .doc = "cross entropy with all labels instead"},
-    {.name = "remove_accidental_hits", .type = CRN_OPT_VALUE, .offset = OFF(remove_accidental_hits), .dflt = "None",
-     .doc = "drop samples that are the target; None: for softmax only"},
-    {.name = "sampler_args", .type = CRN_OPT_VALUE, .offset = OFF(sampler_args), .dflt = "None",
-     .doc = "dict: unigrams and distortion of fixed_unigram"},
-    {.name = "nce_log_norm_term", .type = CRN_OPT_FLOAT, .offset = OFF(nce_log_norm_term), .dflt = "0.0",
-     .doc = "subtracted from scores of nce_loss"},
-    CRN_OPT_END};
+static const crn_opt sampling_opts[] = {{.name = "num_sampled",
+                                         .type = CRN_OPT_INT,
+                                         .offset = OFF(num_sampled),
+                                         .dflt = "128",
+                                         .min = 1,
+                                         .max = 2e9,
+                                         .doc = "labels drawn per part"},
+                                        {.name = "num_splits",
+                                         .type = CRN_OPT_INT,
+                                         .offset = OFF(num_splits),
+                                         .dflt = "1",
+                                         .min = 1,
+                                         .max = 2e9,
+                                         .doc = "parts of consecutive frames with samples of their own"},
+                                        {.name = "sampler",
+                                         .type = CRN_OPT_STR,
+                                         .offset = OFF(sampler),
+                                         .dflt = "\"log_uniform\"",
+                                         .choices = "log_uniform|uniform|learned_unigram|fixed_unigram",
+                                         .doc = "distribution that labels are drawn from"},
+                                        {.name = "nce_loss",
+                                         .type = CRN_OPT_BOOL,
+                                         .offset = OFF(nce_loss),
+                                         .dflt = "False",
+                                         .doc = "noise-contrastive estimation instead of sampled softmax"},
+                                        {.name = "use_full_softmax",
+                                         .type = CRN_OPT_BOOL,
+                                         .offset = OFF(use_full_softmax),
+                                         .dflt = "False",
+                                         .doc = "cross entropy with all labels instead"},
+                                        {.name = "remove_accidental_hits",
+                                         .type = CRN_OPT_VALUE,
+                                         .offset = OFF(remove_accidental_hits),
+                                         .dflt = "None",
+                                         .doc = "drop samples that are the target; None: for softmax only"},
+                                        {.name = "sampler_args",
+                                         .type = CRN_OPT_VALUE,
+                                         .offset = OFF(sampler_args),
+                                         .dflt = "None",
+                                         .doc = "dict: unigrams and distortion of fixed_unigram"},
+                                        {.name = "nce_log_norm_term",
+                                         .type = CRN_OPT_FLOAT,
+                                         .offset = OFF(nce_log_norm_term),
+                                         .dflt = "0.0",
+                                         .doc = "subtracted from scores of nce_loss"},
+                                        CRN_OPT_END};
 #undef OFF
 
 static crn_status check_sampler(crn_build *b, crn_layer *l, const sampling_cfg *c, int64_t V) {
@@ -46,8 +74,9 @@ static crn_status check_sampler(crn_build *b, crn_layer *l, const sampling_cfg *
   for (size_t i = 0; i < crn_v_len(args) && crn_v_is_dict(args); i++) {
     const char *key = crn_v_cstr(args->u.dict.keys[i]);
     if (!fixed || !key || (strcmp(key, "unigrams") != 0 && strcmp(key, "distortion") != 0))
-      return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: loss option 'sampler_args': '%s' of sampler %s",
-                            key ? key : "?", c->sampler);
+      return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
+                            "not implemented: loss option 'sampler_args': '%s' of sampler %s", key ? key : "?",
+                            c->sampler);
   }
   if (!fixed) return CRN_OK;
   const crn_value *u = crn_v_get(args, "unigrams");
@@ -56,7 +85,8 @@ static crn_status check_sampler(crn_build *b, crn_layer *l, const sampling_cfg *
   for (size_t i = 0; ok && i < crn_v_len(u); i++) ok = crn_v_to_float(crn_v_at(u, i), &w) && w >= 0;
   if (ok) return CRN_OK;
   return crn_layer_fail(b, l, CRN_E_CONFIG,
-                        "loss option 'sampler_args': fixed_unigram needs 'unigrams', a list of %lld weights", (long long)V);
+                        "loss option 'sampler_args': fixed_unigram needs 'unigrams', a list of %lld weights",
+                        (long long)V);
 }
 
 static crn_status sampling_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
@@ -67,7 +97,8 @@ static crn_status sampling_check(crn_build *b, crn_layer *l, const crn_loss *los
                           loss->target->path);
   const crn_value *bias = crn_v_get(l->dict, "with_bias");
   if (!crn_v_truth(crn_v_get(l->dict, "use_transposed_weights")) || (bias && !crn_v_truth(bias)))
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "loss 'sampling_loss' needs weights W [V, n] and a bias: a linear layer "
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "loss 'sampling_loss' needs weights W [V, n] and a bias: a linear layer "
                           "with use_transposed_weights True and with_bias True");
   const int64_t V = crn_tmpl_dim(&l->out);
   if (!c->use_full_softmax && c->num_sampled > V)
@@ -76,7 +107,8 @@ static crn_status sampling_check(crn_build *b, crn_layer *l, const crn_loss *los
   return check_sampler(b, l, c, V);
 }
 
-/* ---- drawing -------------------------------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct sampler {
   const sampling_cfg *c;
@@ -111,8 +143,10 @@ static int64_t draw(const sampler *s, double u) {
     int64_t lo = 0, hi = s->V - 1;
     while (lo < hi) {
       const int64_t mid = (lo + hi) / 2;
-      if (u < s->cumulative[mid]) hi = mid;
-      else lo = mid + 1;
+      if (u < s->cumulative[mid])
+        hi = mid;
+      else
+        lo = mid + 1;
     }
     return lo;
   }
@@ -146,7 +180,8 @@ static crn_status draw_labels(crn_exec *x, crn_layer *l, sampler *s, int64_t par
   return CRN_OK;
 }
 
-/* ---- scores --------------------------------------------------------------------------------------------------------- */
+/* ---- scores ---------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct sampling_run {
   crn_exec *x;
@@ -160,8 +195,10 @@ static crn_tensor *log_expected_of(sampling_run *p, const crn_tensor *labels) {
   crn_tensor *q = crn_t_new(p->r, p->r->real, 1, labels->shape);
   for (int64_t i = 0; q && i < labels->shape[0]; i++) {
     const double e = log_expected(&p->s, crn_t_i32(labels)[i]);
-    if (p->r->real == CRN_F32) crn_t_f32(q)[i] = (float)e;
-    else crn_t_f64(q)[i] = e;
+    if (p->r->real == CRN_F32)
+      crn_t_f32(q)[i] = (float)e;
+    else
+      crn_t_f64(q)[i] = e;
   }
   return q;
 }
@@ -174,7 +211,8 @@ static crn_tensor *part_value(sampling_run *p, int64_t part, int64_t begin, int6
   crn_tensor *labels = crn_t_new(r, CRN_I32, 1, &c->num_sampled);
   if (!h || !a || !labels || draw_labels(p->x, p->l, &p->s, part, crn_t_i32(labels)) != CRN_OK) return NULL;
   crn_tensor *wa = crn_gather(r, p->w, a, 0), *ws = crn_gather(r, p->w, labels, 0);
-  crn_tensor *true_s = crn_add(r, crn_reduce(r, CRN_R_SUM, crn_mul(r, h, wa), 1u << 1, false), crn_gather(r, p->bias, a, 0));
+  crn_tensor *true_s =
+      crn_add(r, crn_reduce(r, CRN_R_SUM, crn_mul(r, h, wa), 1u << 1, false), crn_gather(r, p->bias, a, 0));
   crn_tensor *noise_s = crn_linear(r, h, ws, true, crn_gather(r, p->bias, labels, 0));
   true_s = crn_sub(r, true_s, log_expected_of(p, a));
   noise_s = crn_sub(r, noise_s, log_expected_of(p, labels));
@@ -223,14 +261,19 @@ static crn_status sampling_compute(crn_exec *x, crn_layer *l, const crn_loss *lo
     return crn_exec_fail(x, l, "needs a dense input with the %lld features of the weights", (long long)p.w->shape[1]);
   for (int64_t i = 0; i < p.target->shape[0]; i++)
     if (crn_t_i32(p.target)[i] < 0 || crn_t_i32(p.target)[i] >= p.s.V)
-      return crn_exec_fail(x, l, "target %d is not a label: there are %lld", (int)crn_t_i32(p.target)[i], (long long)p.s.V);
+      return crn_exec_fail(x, l, "target %d is not a label: there are %lld", (int)crn_t_i32(p.target)[i],
+                           (long long)p.s.V);
   crn_tensor *value = c->use_full_softmax ? crn_sparse_ce_logits(r, crn_linear(r, p.h, p.w, true, p.bias), p.target)
                                           : sampled_value(&p);
   return crn_frames_give(&f, value, crn_frames_error(&f, y, p.target));
 }
 
 const crn_loss_desc crn_losses_sampling[] = {
-    {.name = "sampling_loss", .doc = "Cross entropy against a few sampled labels (sampled softmax or NCE).",
-     .opts = sampling_opts, .cfg_size = sizeof(sampling_cfg), .flags = CRN_LOSS_NEEDS_TARGET, .check = sampling_check,
+    {.name = "sampling_loss",
+     .doc = "Cross entropy against a few sampled labels (sampled softmax or NCE).",
+     .opts = sampling_opts,
+     .cfg_size = sizeof(sampling_cfg),
+     .flags = CRN_LOSS_NEEDS_TARGET,
+     .check = sampling_check,
      .compute = sampling_compute},
     {.name = NULL}};

@@ -7,7 +7,8 @@
 #include "loss/given_gradient.h"
 #include "loss/loss.h"
 
-/* ---- search_score --------------------------------------------------------------------------------------------------- */
+/* ---- search_score ---------------------------------------------------------------------------------------------------
+ */
 
 static crn_status score_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, crn_loss_io *io) {
   crn_run *r = crn_exec_run(x);
@@ -19,7 +20,8 @@ static crn_status score_compute(crn_exec *x, crn_layer *l, const crn_loss *loss,
   return io->value ? CRN_OK : r->err->code;
 }
 
-/* ---- expected_loss -------------------------------------------------------------------------------------------------- */
+/* ---- expected_loss --------------------------------------------------------------------------------------------------
+ */
 
 typedef struct expected_cfg {
   const crn_value *loss;
@@ -29,21 +31,41 @@ typedef struct expected_cfg {
 } expected_cfg;
 
 #define OFF(f) offsetof(expected_cfg, f)
-static const crn_opt expected_opts[] = {
-    {.name = "loss", .type = CRN_OPT_VALUE, .offset = OFF(loss), .doc = "dict: class and options of a loss of sequences"},
-    {.name = "loss_kind", .type = CRN_OPT_STR, .offset = OFF(loss_kind), .choices = "error|value",
-     .doc = "which result of that loss is expected"},
-    {.name = "norm_scores", .type = CRN_OPT_BOOL, .offset = OFF(norm_scores), .dflt = "True",
-     .doc = "weights of a beam sum to one"},
-    {.name = "norm_scores_stop_gradient", .type = CRN_OPT_BOOL, .offset = OFF(norm_scores_stop_gradient), .dflt = "True",
-     .doc = "no gradient through that normalisation"},
-    {.name = "divide_beam_size", .type = CRN_OPT_BOOL, .offset = OFF(divide_beam_size), .dflt = "True",
-     .doc = "divide by the number of hypotheses"},
-    {.name = "subtract_average_loss", .type = CRN_OPT_BOOL, .offset = OFF(subtract_average_loss), .dflt = "True",
-     .doc = "take losses relative to the beam's mean"},
-    {.name = "loss_correction_grad_only", .type = CRN_OPT_BOOL, .offset = OFF(loss_correction_grad_only),
-     .dflt = "False", .doc = "report the value without that subtraction"},
-    CRN_OPT_END};
+static const crn_opt expected_opts[] = {{.name = "loss",
+                                         .type = CRN_OPT_VALUE,
+                                         .offset = OFF(loss),
+                                         .doc = "dict: class and options of a loss of sequences"},
+                                        {.name = "loss_kind",
+                                         .type = CRN_OPT_STR,
+                                         .offset = OFF(loss_kind),
+                                         .choices = "error|value",
+                                         .doc = "which result of that loss is expected"},
+                                        {.name = "norm_scores",
+                                         .type = CRN_OPT_BOOL,
+                                         .offset = OFF(norm_scores),
+                                         .dflt = "True",
+                                         .doc = "weights of a beam sum to one"},
+                                        {.name = "norm_scores_stop_gradient",
+                                         .type = CRN_OPT_BOOL,
+                                         .offset = OFF(norm_scores_stop_gradient),
+                                         .dflt = "True",
+                                         .doc = "no gradient through that normalisation"},
+                                        {.name = "divide_beam_size",
+                                         .type = CRN_OPT_BOOL,
+                                         .offset = OFF(divide_beam_size),
+                                         .dflt = "True",
+                                         .doc = "divide by the number of hypotheses"},
+                                        {.name = "subtract_average_loss",
+                                         .type = CRN_OPT_BOOL,
+                                         .offset = OFF(subtract_average_loss),
+                                         .dflt = "True",
+                                         .doc = "take losses relative to the beam's mean"},
+                                        {.name = "loss_correction_grad_only",
+                                         .type = CRN_OPT_BOOL,
+                                         .offset = OFF(loss_correction_grad_only),
+                                         .dflt = "False",
+                                         .doc = "report the value without that subtraction"},
+                                        CRN_OPT_END};
 #undef OFF
 
 static crn_status expected_refs(crn_build *b, crn_layer *l, crn_loss *loss) {
@@ -96,17 +118,23 @@ static crn_status expected_compute(crn_exec *x, crn_layer *l, const crn_loss *lo
   crn_tensor *corrected = c->subtract_average_loss ? crn_sub(r, losses, mean) : losses;
   crn_tensor *value = crn_scale(r, crn_reduce(r, CRN_R_SUM, crn_mul(r, corrected, w), 1u << 1, false), factor);
   if (c->loss_correction_grad_only && c->subtract_average_loss)
-    value = crn_value_as(r, value,
-                         crn_scale(r, crn_reduce(r, CRN_R_SUM, crn_mul(r, losses, w), 1u << 1, false), factor));
+    value =
+        crn_value_as(r, value, crn_scale(r, crn_reduce(r, CRN_R_SUM, crn_mul(r, losses, w), 1u << 1, false), factor));
   io->value = value;
   return value ? CRN_OK : r->err->code;
 }
 
 const crn_loss_desc crn_losses_search[] = {
-    {.name = "search_score", .doc = "Takes minus the scores of the hypotheses of a search.", .flags = CRN_LOSS_ANY_SHAPE,
+    {.name = "search_score",
+     .doc = "Takes minus the scores of the hypotheses of a search.",
+     .flags = CRN_LOSS_ANY_SHAPE,
      .compute = score_compute},
-    {.name = "expected_loss", .doc = "Weighs another loss of each hypothesis by its probability (minimum Bayes risk).",
-     .opts = expected_opts, .cfg_size = sizeof(expected_cfg),
-     .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_RECURRENT | CRN_LOSS_ANY_SHAPE, .refs = expected_refs,
-     .check = expected_check, .compute = expected_compute},
+    {.name = "expected_loss",
+     .doc = "Weighs another loss of each hypothesis by its probability (minimum Bayes risk).",
+     .opts = expected_opts,
+     .cfg_size = sizeof(expected_cfg),
+     .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_RECURRENT | CRN_LOSS_ANY_SHAPE,
+     .refs = expected_refs,
+     .check = expected_check,
+     .compute = expected_compute},
     {.name = NULL}};

@@ -9,7 +9,8 @@
 #include "loss/sequences.h"
 #include "tensor/ctc_decode.h"
 
-/* ---- edit_distance -------------------------------------------------------------------------------------------------- */
+/* ---- edit_distance --------------------------------------------------------------------------------------------------
+ */
 
 typedef struct edit_cfg {
   const crn_value *label_map;
@@ -20,13 +21,25 @@ typedef struct edit_cfg {
 
 #define OFF(f) offsetof(edit_cfg, f)
 static const crn_opt edit_opts[] = {
-    {.name = "label_map", .type = CRN_OPT_VALUE, .offset = OFF(label_map), .dflt = "None",
+    {.name = "label_map",
+     .type = CRN_OPT_VALUE,
+     .offset = OFF(label_map),
+     .dflt = "None",
      .doc = "dict label -> label, applied to both sides before comparing; None removes the label"},
-    {.name = "ctc_decode", .type = CRN_OPT_BOOL, .offset = OFF(ctc_decode), .dflt = "False",
+    {.name = "ctc_decode",
+     .type = CRN_OPT_BOOL,
+     .offset = OFF(ctc_decode),
+     .dflt = "False",
      .doc = "the output holds CTC scores: decode them first, with a beam of 100"},
-    {.name = "output_in_log_space", .type = CRN_OPT_BOOL, .offset = OFF(output_in_log_space), .dflt = "False",
+    {.name = "output_in_log_space",
+     .type = CRN_OPT_BOOL,
+     .offset = OFF(output_in_log_space),
+     .dflt = "False",
      .doc = "the scores are logarithms, for ctc_decode"},
-    {.name = "debug_print", .type = CRN_OPT_BOOL, .offset = OFF(debug_print), .dflt = "False",
+    {.name = "debug_print",
+     .type = CRN_OPT_BOOL,
+     .offset = OFF(debug_print),
+     .dflt = "False",
      .doc = "no effect on values"},
     CRN_OPT_END};
 #undef OFF
@@ -112,7 +125,8 @@ static crn_status edit_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, 
   return io->error ? CRN_OK : r->err->code;
 }
 
-/* ---- bleu ----------------------------------------------------------------------------------------------------------- */
+/* ---- bleu -----------------------------------------------------------------------------------------------------------
+ */
 
 enum { BLEU_ORDER = 4 };
 
@@ -168,10 +182,17 @@ static crn_status bleu_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, 
   return CRN_OK;
 }
 
-const crn_loss_desc crn_losses_sequence[] = {
-    {.name = "edit_distance", .doc = "Counts edits between label sequences; an error only.", .opts = edit_opts,
-     .cfg_size = sizeof(edit_cfg), .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_RECURRENT, .output_dim = edit_output_dim,
-     .check = edit_check, .compute = edit_compute},
-    {.name = "bleu", .doc = "Takes minus the BLEU score of label sequences; an error only.",
-     .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_RECURRENT, .check = bleu_check, .compute = bleu_compute},
-    {.name = NULL}};
+const crn_loss_desc crn_losses_sequence[] = {{.name = "edit_distance",
+                                              .doc = "Counts edits between label sequences; an error only.",
+                                              .opts = edit_opts,
+                                              .cfg_size = sizeof(edit_cfg),
+                                              .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_RECURRENT,
+                                              .output_dim = edit_output_dim,
+                                              .check = edit_check,
+                                              .compute = edit_compute},
+                                             {.name = "bleu",
+                                              .doc = "Takes minus the BLEU score of label sequences; an error only.",
+                                              .flags = CRN_LOSS_NEEDS_TARGET | CRN_LOSS_RECURRENT,
+                                              .check = bleu_check,
+                                              .compute = bleu_compute},
+                                             {.name = NULL}};

@@ -10,8 +10,8 @@ static crn_status fail_shape(crn_build *b, crn_layer *l, const crn_loss *loss, c
                              const char *want) {
   crn_str s = {0};
   crn_tmpl_describe(t, &s);
-  crn_status st =
-      crn_layer_fail(b, l, CRN_E_CONFIG, "loss '%s' needs %s as %s, got %s", loss->desc->name, want, what, crn_str_get(&s));
+  crn_status st = crn_layer_fail(b, l, CRN_E_CONFIG, "loss '%s' needs %s as %s, got %s", loss->desc->name, want, what,
+                                 crn_str_get(&s));
   crn_str_free(&s);
   return st;
 }

@@ -7,7 +7,8 @@
 
 #include "loss/loss.h"
 
-/* Construction check: the output is sequences of scores (dense: [B, T, F]) or of labels ([B, T]), the target of labels. */
+/* Construction check: the output is sequences of scores (dense: [B, T, F]) or of labels ([B, T]), the target of labels.
+ */
 crn_status crn_sequences_check(crn_build *b, crn_layer *l, const crn_loss *loss, bool dense);
 /* Labels [B, T] int32 and lengths [B] of sparse data. */
 crn_status crn_sequences_labels(crn_exec *x, crn_layer *l, const crn_data *d, crn_tensor **labels, crn_tensor **lens);

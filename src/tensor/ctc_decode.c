@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CTC decoding. The beam search keeps label sequences as nodes of a tree (a sequence and its last label); per frame each
- * of the kept ones stays (blank, or its last label again) or grows by a label. Per node two probabilities: of the paths
- * that end in blank, and in the label.
+ * CTC decoding. The beam search keeps label sequences as nodes of a tree (a sequence and its last label); per frame
+ * each of the kept ones stays (blank, or its last label again) or grows by a label. Per node two probabilities: of the
+ * paths that end in blank, and in the label.
  */
 #include "tensor/ctc_decode.h"
 
@@ -49,7 +49,8 @@ static double log_add(double a, double b) {
   return b == -INFINITY ? a : a + log1p(exp(b - a));
 }
 
-/* ---- nodes ---------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t slot_of(const beam_search *s, int32_t parent, int32_t label) {
   uint64_t h = ((uint64_t)(uint32_t)parent << 32 | (uint32_t)label) * 0x9E3779B97F4A7C15u;
@@ -91,7 +92,8 @@ static int32_t child_of(beam_search *s, int32_t parent, int32_t label) {
   return s->n++;
 }
 
-/* ---- the best `width` nodes ----------------------------------------------------------------------------------------- */
+/* ---- the best `width` nodes -----------------------------------------------------------------------------------------
+ */
 
 static double total_at(const beam_search *s, int64_t i) { return s->node[s->next[i]].now.total; }
 
@@ -129,7 +131,8 @@ static void offer(beam_search *s, int32_t node) {
     swap_next(s, i, (i - 1) / 2);
 }
 
-/* ---- frames --------------------------------------------------------------------------------------------------------- */
+/* ---- frames ---------------------------------------------------------------------------------------------------------
+ */
 
 static int by_score(const void *a, const void *b) {
   const ranked_label *x = a, *y = b;
@@ -231,7 +234,8 @@ int64_t crn_ctc_greedy(const double *log_p, int64_t T, int64_t V, int64_t blank,
   return n;
 }
 
-/* ---- batches -------------------------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct decode_job {
   const crn_tensor *scores;
@@ -263,9 +267,9 @@ static void decode_sequence(void *arg, int64_t b) {
     for (int64_t v = 0; v < j->V; v++) log_p[t * j->V + v] = score_at(j->scores, (t * j->B + b) * j->V + v);
     log_softmax_row(log_p + t * j->V, j->V);
   }
-  j->counts[b] = (int32_t)(j->width == 1
-                               ? crn_ctc_greedy(log_p, T, j->V, j->blank, j->labels + b * j->T)
-                               : crn_ctc_beam_search(log_p, T, j->V, j->blank, j->width, j->labels + b * j->T));
+  j->counts[b] =
+      (int32_t)(j->width == 1 ? crn_ctc_greedy(log_p, T, j->V, j->blank, j->labels + b * j->T)
+                              : crn_ctc_beam_search(log_p, T, j->V, j->blank, j->width, j->labels + b * j->T));
   crn_free(log_p);
 }
 
@@ -304,8 +308,8 @@ static const crn_opdef decode_op = {.name = "ctc_decode", .infer = decode_infer,
 crn_tensor *crn_ctc_decode(crn_run *r, crn_tensor *scores, crn_tensor *lens, int64_t blank, int64_t width,
                            crn_tensor **label_lens) {
   crn_tensor *outs[3] = {NULL};
-  crn_tensor *labels = crn_op_call(r, &decode_op, 2, 2, (crn_tensor *[]){scores, lens}, &(crn_attrs){.i = {blank, width}},
-                                   outs);
+  crn_tensor *labels =
+      crn_op_call(r, &decode_op, 2, 2, (crn_tensor *[]){scores, lens}, &(crn_attrs){.i = {blank, width}}, outs);
   if (label_lens) *label_lens = labels ? outs[1] : NULL;
   return labels;
 }
