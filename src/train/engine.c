@@ -146,6 +146,22 @@ static crn_status lr_call(void *user, const crn_value *fn, double lr, int64_t st
   return crn_v_to_float(v, out) ? CRN_OK : crn_fail(err, CRN_E_CONFIG, "a learning-rate function gave %s, a number is needed", crn_v_kind_name(v));
 }
 
+crn_status crn_engine_open_rates(crn_engine *e, const crn_lr_hook *hook, crn_err *err) {
+  CRN_TRY(crn_lr_new(e->values, hook, &e->log, &e->lr, err));
+  if (crn_lr_file(e->lr)) {
+    const char *path;
+    CRN_TRY(crn_config_output_path(e->config, crn_lr_file(e->lr), &e->arena, &path, err));
+    crn_lr_set_file(e->lr, path);
+  }
+  return crn_lr_load(e->lr, err);
+}
+
+/* Without random_seed the epoch alone decides. */
+uint64_t crn_engine_init_seed(const crn_engine *e, int64_t epoch) {
+  if (crn_v_is_none(crn_v_get(e->values, "random_seed"))) return (uint64_t)epoch;
+  return (3 * (uint64_t)epoch + 5 * e->seed + 7) % (1ull << 31);
+}
+
 static crn_status start(crn_engine *e, int64_t *first, crn_err *err) {
   const char *import, *load, *se;
   int64_t load_epoch, start_epoch = 0;
@@ -169,7 +185,7 @@ static crn_status start(crn_engine *e, int64_t *first, crn_err *err) {
   if (s.source == CRN_START_MODEL) CRN_TRY(crn_engine_load(e, e->train_net, crn_models_prefix(&m, s.model_epoch), ignore_missing, err));
   if (s.source == CRN_START_IMPORT) CRN_TRY(crn_engine_load(e, e->train_net, import, ignore_missing, err));
   if (s.source == CRN_START_LOAD) CRN_TRY(crn_engine_load(e, e->train_net, load, ignore_missing, err));
-  return crn_store_init_values(e->store, (3 * (uint64_t)s.first_epoch + 5 * e->seed + 7) % (1ull << 31), err);
+  return crn_store_init_values(e->store, crn_engine_init_seed(e, s.first_epoch), err);
 }
 
 static crn_status train_epoch(crn_engine *e, crn_dataset *train, crn_scores *scores, crn_err *err) {
@@ -215,13 +231,7 @@ static crn_status train(crn_engine *e, crn_err *err) {
   if (st == CRN_OK) st = make_exec(e, e->train_net, &e->train_exec, err);
   if (st == CRN_OK) st = crn_engine_eval_net(e, (crn_net_mode){.eval = true}, err);
   if (st == CRN_OK) st = open_sets(e, &sets, err);
-  if (st == CRN_OK) st = crn_lr_new(e->values, &hook, &e->log, &e->lr, err);
-  if (st == CRN_OK && crn_lr_file(e->lr)) {
-    const char *path;
-    st = crn_config_output_path(e->config, crn_lr_file(e->lr), &e->arena, &path, err);
-    if (st == CRN_OK) crn_lr_set_file(e->lr, path);
-  }
-  if (st == CRN_OK) st = crn_lr_load(e->lr, err);
+  if (st == CRN_OK) st = crn_engine_open_rates(e, &hook, err);
   if (st == CRN_OK) st = start(e, &first, err);
   if (st == CRN_OK) st = crn_engine_make_updater(e, err);
   scores.exponential = sets.exponential;
@@ -231,7 +241,7 @@ static crn_status train(crn_engine *e, crn_err *err) {
     st = train_epoch(e, data, &scores, err);
     if (st == CRN_OK) st = evaluate(e, &sets, err);
     if (st == CRN_OK) crn_lr_log_error_key(e->lr, n);
-    if (st == CRN_OK) st = crn_engine_cleanup(e, err);
+    if (st == CRN_OK) st = crn_engine_cleanup(e, n, false, err);
   }
   if (st == CRN_OK && e->epoch >= 1 && e->num_epochs > 0 && e->epoch % (e->save_interval > 0 ? e->save_interval : 1) != 0) st = crn_engine_save_epoch(e, err);
   if (st == CRN_OK) crn_logf(&e->log, 3, "Finished training in epoch %lld.", (long long)(first > e->num_epochs ? e->num_epochs : e->epoch));

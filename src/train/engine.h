@@ -20,6 +20,7 @@ typedef struct crn_engine_hooks { /* all may be NULL */
   void (*step)(void *user, int64_t step, double complete, double loss);     /* complete < 0: unknown */
   void (*pass_end)(void *user);
   bool (*stop)(void *user); /* true: stop after this step (CRN_E_INTERRUPTED) */
+  bool (*confirm)(void *user, const char *question); /* NULL: yes */
 } crn_engine_hooks;
 
 typedef struct crn_engine {
@@ -48,6 +49,11 @@ crn_status crn_engine_init(crn_engine *e, crn_config *config, const crn_log *log
 void crn_engine_deinit(crn_engine *e);
 crn_status crn_engine_eval_net(crn_engine *e, crn_net_mode mode, crn_err *err); /* eval_net and its session */
 
+/* The learning-rate control with its table, read from the config's file if there is one. */
+crn_status crn_engine_open_rates(crn_engine *e, const crn_lr_hook *hook, crn_err *err);
+/* Seed of the initial parameters of a network that is built for this epoch. */
+uint64_t crn_engine_init_seed(const crn_engine *e, int64_t epoch);
+
 /* engine_feed.c: data */
 crn_status crn_engine_dataset(crn_engine *e, const char *key, crn_dataset **out, crn_err *err); /* NULL: config has none */
 crn_status crn_engine_extern_data(crn_engine *e, crn_dataset *ds, crn_err *err); /* from the dataset, if the config says nothing */
@@ -55,14 +61,25 @@ crn_status crn_engine_check_data(const crn_net *net, const crn_dataset *ds, crn_
 crn_status crn_engine_batcher(crn_engine *e, const crn_net *net, crn_dataset *ds, crn_batch_use use, crn_batcher **out, crn_err *err);
 crn_status crn_engine_feed(crn_exec *x, const crn_batch *b, crn_err *err);
 
+/* engine_output.c: layers whose values a task gives out */
+/* Let the network build a layer of the net dict though nobody reads it (before the network is built). */
+crn_status crn_engine_want_layer(crn_engine *e, const char *name, crn_err *err);
+/* The layer that config key `key` named; NULL: the default output. */
+crn_status crn_engine_output_layer(crn_net *net, const char *name, const char *key, const crn_layer **out, crn_err *err);
+/* Its value after a run as [B (or B*K), T, …, F]; time second and feature last where they are. */
+crn_status crn_engine_output(crn_exec *x, const crn_layer *l, const crn_batch *b, const crn_data **out, crn_err *err);
+
 /* engine_model.c: parameters and checkpoints */
 crn_status crn_engine_load(crn_engine *e, const crn_net *net, const char *prefix, bool ignore_missing, crn_err *err);
 crn_status crn_engine_preload(crn_engine *e, const crn_net *net, bool first_training_epoch, crn_err *err);
 crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix, crn_err *err);
 crn_status crn_engine_save_epoch(crn_engine *e, crn_err *err);
-crn_status crn_engine_cleanup(crn_engine *e, crn_err *err);
 /* For tasks other than train: what the config says of load, load_epoch, model. */
 crn_status crn_engine_load_for_task(crn_engine *e, const crn_net *net, crn_err *err);
+
+/* engine_cleanup.c: delete old checkpoints as cleanup_old_models says. last: the last epoch that may be stored. ask: only
+ * after the hooks' confirm said yes. */
+crn_status crn_engine_cleanup(crn_engine *e, int64_t last, bool ask, crn_err *err);
 
 /* engine_pass.c: one pass over a dataset */
 typedef struct crn_pass {
@@ -94,6 +111,8 @@ crn_status crn_task_forward(crn_config *config, const crn_log *log, const crn_en
 /* nbest > 0: so many hypotheses of each sequence, best first, with scores, also where the layer decides for one. */
 crn_status crn_task_search_nbest(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, int64_t nbest, crn_err *err);
 crn_status crn_task_search(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
+crn_status crn_task_initialize_model(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
+crn_status crn_task_cleanup_old_models(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
 crn_status crn_task_compute_priors(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
 
 #endif

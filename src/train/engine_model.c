@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters from and to checkpoints: which to load, saving each epoch, cleaning up.
+ * Parameters from and to checkpoints: which to load, saving each epoch.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "ckpt/load.h"
 #include "ckpt/state_file.h"
 #include "train/engine.h"
-#include "train/keep_models.h"
 #include "train/start_epoch.h"
 
 static int tf_dtype(crn_dtype t) {
@@ -166,23 +165,6 @@ crn_status crn_engine_save_epoch(crn_engine *e, crn_err *err) {
   crn_logf(&e->log, 4, "Save model under %s", prefix);
   CRN_TRY(crn_engine_save(e, e->train_net, prefix, err));
   return crn_ckpt_state_write(prefix, NULL, err);
-}
-
-crn_status crn_engine_cleanup(crn_engine *e, crn_err *err) {
-  crn_keep_options o;
-  crn_models m;
-  CRN_TRY(crn_keep_options_read(crn_v_get(e->values, "cleanup_old_models"), &e->arena, &e->log, &o, err));
-  if (!o.on || !e->model) return CRN_OK;
-  CRN_TRY(crn_models_find(e->model, e->epoch, &e->arena, &m, err));
-  bool *keep = CRN_ARENA_ARRAY(&e->arena, bool, m.n + 1);
-  if (!keep) return crn_err_memory(err);
-  CRN_TRY(crn_keep_choose(&o, m.epochs, m.n, crn_lr_table_of(e->lr), keep, err));
-  for (size_t i = 0; i < m.n; i++) {
-    if (keep[i]) continue;
-    crn_logf(&e->log, 4, "Delete model epoch %lld (%s)", (long long)m.epochs[i], m.prefixes[i]);
-    CRN_TRY(crn_bundle_remove(m.prefixes[i], err));
-  }
-  return CRN_OK;
 }
 
 /* ---- other tasks ---------------------------------------------------------------------------------------------------- */

@@ -36,14 +36,8 @@ typedef struct searcher {
 
 static crn_status add_layer(searcher *s, const char *name, crn_err *err) {
   crn_engine *e = s->e;
-  const crn_layer *l = crn_net_find(e->eval_net, name);
-  if (!l) {
-    crn_fail(err, CRN_E_CONFIG, "key 'search_output_layer': the search network has no layer '%s'; it has:", name);
-    for (int i = 0; i < e->eval_net->n_layers && i < 40; i++)
-      if (!(e->eval_net->layers[i]->desc->flags & CRN_L_INTERNAL))
-        crn_err_append(err, " '%s'", e->eval_net->layers[i]->path);
-    return CRN_E_CONFIG;
-  }
+  const crn_layer *l;
+  CRN_TRY(crn_engine_output_layer(e->eval_net, name, "search_output_layer", &l, err));
   if (s->n_layers == MAX_LAYERS)
     return crn_fail(err, CRN_E_CONFIG, "key 'search_output_layer': more than %d layers", MAX_LAYERS);
   const int i = s->n_layers++;
@@ -214,39 +208,10 @@ static crn_status new_result(searcher *s, const crn_batch *b, int64_t i, crn_sea
   return CRN_OK;
 }
 
-static crn_status batch_major(searcher *s, int layer, const crn_batch *b, const crn_data **out, crn_err *err) {
-  crn_exec *x = s->e->eval_exec;
-  const crn_data *d = crn_exec_value(x, s->layers[layer].read);
-  const char *name = s->layers[layer].name;
-  if (!d) return crn_fail(err, CRN_E_RUNTIME, "layer '%s' gave no value", name);
-  if (crn_tmpl_batch_axis(&d->t) < 0)
-    return crn_fail(err, CRN_E_RUNTIME, "layer '%s': its output has no batch axis", name);
-  if (d->t.time_axis < 0 && d->t.n > 2)
-    d = crn_data_batch_major(&x->run, d);
-  else if (d->t.time_axis >= 0) {
-    int perm[CRN_MAX_RANK], n = 0;
-    const int batch = crn_tmpl_batch_axis(&d->t);
-    perm[n++] = batch;
-    if (d->t.time_axis != batch) perm[n++] = d->t.time_axis;
-    for (int i = 0; i < d->t.n; i++)
-      if (i != batch && i != d->t.time_axis) perm[n++] = i;
-    d = crn_data_permute(&x->run, d, perm);
-  } else
-    d = crn_data_batch_major(&x->run, d);
-  if (!d) return crn_fail(err, x->err.code, "%s", crn_err_text(&x->err));
-  const int64_t K = d->beam ? d->beam->K : 1;
-  if (d->v->shape[0] != b->n_seqs * K)
-    return crn_fail(err, CRN_E_RUNTIME, "layer '%s': %lld rows for %lld sequences with beam %lld", name,
-                    (long long)d->v->shape[0], (long long)b->n_seqs, (long long)K);
-  *out = d;
-  return CRN_OK;
-}
-
 static crn_status each_batch(void *user, crn_engine *e, const crn_batch *b, crn_err *err) {
   searcher *s = user;
   const crn_data *values[MAX_LAYERS];
-  (void)e;
-  for (int l = 0; l < s->n_layers; l++) CRN_TRY(batch_major(s, l, b, &values[l], err));
+  for (int l = 0; l < s->n_layers; l++) CRN_TRY(crn_engine_output(e->eval_exec, s->layers[l].read, b, &values[l], err));
   for (int64_t i = 0; i < b->n_seqs; i++) {
     crn_search_result *r = NULL;
     CRN_TRY(new_result(s, b, i, &r, err));
