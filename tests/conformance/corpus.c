@@ -61,8 +61,8 @@ static int param_index(const crn_net *net, const char *name) {
   return -1;
 }
 
-/* The original lists states that it keeps between runs (keep_over_epoch) among the parameters, with as many rows as there
- * are sequences, an unknown size. Here they are the session's. */
+/* The original lists states that it keeps between runs (keep_over_epoch) among the parameters, with as many rows as
+ * there are sequences, an unknown size. Here they are the session's. */
 static bool is_kept_state(const crn_value *shape) {
   for (size_t i = 0; i < crn_v_len(shape); i++)
     if (crn_v_is_none(crn_v_at(shape, i))) return true;
