@@ -252,6 +252,9 @@ crn_status crn_step_ended(crn_exec *x, const crn_layer *l, const crn_data **out)
 /* Name of a random stream of this layer: its path and what ("dropout"). Same in all steps of a loop when fixed. */
 const char *crn_random_name(crn_exec *x, const crn_layer *l, const char *what, bool fixed_in_loop);
 /* Fill the axes of out that are not on in, sizes from `from`: helper for common shapes. */
+/* Size of a dynamic dim in this run and its lengths (this layer's beams), from a layer referred to, fed data, or any layer
+ * outside of loops that has run. False: nothing has it. */
+bool crn_dim_in_run(crn_exec *x, const crn_layer *l, const crn_dim *d, int64_t *size, const crn_data **len);
 int64_t crn_batch_size(crn_exec *x, const crn_layer *l); /* sequences in this layer's batch, beams included */
 
 #endif

@@ -35,29 +35,14 @@ crn_status crn_shape_list(crn_build *b, crn_layer *l, const crn_value *shape, cr
   return CRN_OK;
 }
 
-static const crn_data *with_dim(crn_exec *x, crn_layer *l, const crn_dim *d, int *axis) {
-  for (int i = 0; i < l->n_edges; i++) {
-    if (l->edges[i].kind != CRN_EDGE_DATA || !l->edges[i].to->out_known) continue;
-    *axis = crn_tmpl_find(&l->edges[i].to->out, d);
-    if (*axis >= 0) return crn_value_of(x, l, l->edges[i].to);
-  }
-  return NULL;
-}
-
 crn_status crn_shape_sizes(crn_exec *x, crn_layer *l, crn_data *out, int64_t size[CRN_MAX_RANK]) {
   for (int i = 0; i < out->t.n; i++) {
     const crn_dim *d = out->t.dims[i];
     size[i] = d->kind == CRN_DIM_BATCH ? crn_batch_size(x, l) : d->size;
     if (size[i] >= 0) continue;
-    int axis;
-    const crn_data *from = with_dim(x, l, d, &axis);
-    if (!from) {
-      if (crn_run_failed(crn_exec_run(x))) return crn_exec_run(x)->err->code;
+    if (!crn_dim_in_run(x, l, d, &size[i], &out->len[i]))
       return crn_exec_fail(x, l, "the size of dim '%s' is not known here; name a layer that has it in 'shape_deps'",
                            d->name);
-    }
-    size[i] = from->v->shape[axis];
-    out->len[i] = from->len[axis];
   }
   return CRN_OK;
 }

@@ -15,6 +15,7 @@ typedef struct slice_cfg {
   double number, size_number, min_number;
   crn_layer *start_layer, *size_layer, *min_layer;
   int64_t n;                        /* fixed size, or -1 */
+  const crn_dim *size_dim;          /* dynamic dim that gives the size, or NULL */
   bool arranged;                    /* start has axes: the output is batch-major, see nd_infer */
   int other[CRN_MAX_RANK], n_other; /* axes of start besides batch */
   int before;                       /* input axes between batch and the sliced one, in arranged order */
@@ -151,8 +152,7 @@ static crn_status nd_refs(crn_build *b, crn_layer *l) {
 static crn_status nd_new_dim(crn_build *b, crn_layer *l, slice_cfg *c, const crn_dim *old, const crn_dim **out) {
   const crn_dim *given = c->size->kind == CRN_V_DIM ? crn_dim_of_value(crn_build_dims(b), c->size) : NULL;
   c->n = given ? given->size : c->size_layer || crn_v_is_none(c->size) ? -1 : (int64_t)c->size_number;
-  if (given && given->size < 0)
-    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: 'size' as a dynamic dim");
+  c->size_dim = given && given->size < 0 ? given : NULL;
   (void)old;
   *out = given ? given : crn_layer_dim(b, l, "slice_nd", CRN_DIM_SPATIAL, c->n);
   return crn_given_dim(b, l, c->out_spatial_dim, 0, *out, out);
@@ -215,17 +215,33 @@ static crn_tensor *start_of(crn_exec *x, crn_layer *l, const slice_cfg *c, int64
   return crn_broadcast_to(r, v, 1 + c->n_other, shape);
 }
 
-/* A layer's integers, one per entry of start (rows of n_per values each); NULL: failed. */
-static crn_tensor *per_start(crn_exec *x, crn_layer *l, crn_layer *of, const crn_tensor *start) {
+/* Lengths of the dim that gives the size; a scalar if it has the same size for all. */
+static const crn_data *dim_lengths(crn_exec *x, crn_layer *l, const slice_cfg *c) {
   crn_run *r = crn_exec_run(x);
-  const crn_data *d = crn_value_of(x, l, of);
+  int64_t size;
+  const crn_data *len;
+  if (!crn_dim_in_run(x, l, c->size_dim, &size, &len)) {
+    (void)crn_exec_fail(x, l, "option 'size': nothing in this run has dim '%s'", c->size_dim->name);
+    return NULL;
+  }
+  const crn_tmpl t = crn_tmpl_scalar(CRN_I32);
+  return len ? len : crn_data_new(r, &t, crn_t_scalar(r, CRN_I32, (double)size));
+}
+
+/* Integers, one per entry of start. */
+static crn_tensor *per_start_of(crn_exec *x, crn_layer *l, const crn_data *d, const crn_tensor *start) {
+  crn_run *r = crn_exec_run(x);
   if (!d) return NULL;
-  if (d->t.n > start->rank) return (void)crn_exec_fail(x, l, "layer '%s' has more axes than 'start'", of->path), NULL;
+  if (d->t.n > start->rank) return (void)crn_exec_fail(x, l, "option 'size' has more axes than 'start'"), NULL;
   int64_t shape[CRN_MAX_RANK];
   for (int i = 0; i < start->rank; i++) shape[i] = i < d->t.n ? d->v->shape[i] : 1;
   crn_tensor *v = crn_t_reshape(r, d->v, start->rank, shape);
   if (v && v->dtype != CRN_I32) v = crn_cast(r, v, CRN_I32);
   return crn_broadcast_to(r, v, start->rank, start->shape);
+}
+
+static crn_tensor *per_start(crn_exec *x, crn_layer *l, crn_layer *of, const crn_tensor *start) {
+  return per_start_of(x, l, crn_value_of(x, l, of), start);
 }
 
 typedef struct nd_plan {
@@ -239,7 +255,11 @@ static crn_status nd_sizes(crn_exec *x, crn_layer *l, const slice_cfg *c, nd_pla
   crn_run *r = crn_exec_run(x);
   p->n = c->n;
   if (c->n >= 0) return CRN_OK;
-  crn_tensor *size = c->size_layer ? per_start(x, l, c->size_layer, p->start) : crn_sub(r, p->len, p->start);
+  crn_tensor *size;
+  if (c->size_dim)
+    size = per_start_of(x, l, dim_lengths(x, l, c), p->start);
+  else
+    size = c->size_layer ? per_start(x, l, c->size_layer, p->start) : crn_sub(r, p->len, p->start);
   size = crn_binary(r, CRN_B_MAXIMUM, size, crn_t_scalar(r, CRN_I32, c->min_number > 0 ? c->min_number : 0));
   if (!size) return r->err->code;
   p->size = size;
@@ -250,7 +270,7 @@ static crn_status nd_sizes(crn_exec *x, crn_layer *l, const slice_cfg *c, nd_pla
 }
 
 /* Frames to take: [start's axes, n]; T means the zero frame behind the array. */
-static crn_tensor *nd_indices(crn_run *r, const slice_cfg *c, const nd_plan *p) {
+static crn_tensor *nd_indices(crn_run *r, const nd_plan *p) {
   int64_t shape[CRN_MAX_RANK];
   const int rank = p->start->rank;
   const int64_t entries = crn_t_size(p->start);
@@ -259,7 +279,7 @@ static crn_tensor *nd_indices(crn_run *r, const slice_cfg *c, const nd_plan *p) 
   crn_tensor *idx = crn_t_new(r, CRN_I32, rank + 1, shape);
   for (int64_t e = 0; idx && e < entries; e++) {
     const int64_t start = crn_t_i32(p->start)[e], len = crn_t_i32(p->len)[e],
-                  n = c->size_layer ? crn_t_i32(p->size)[e] : p->n;
+                  n = p->size ? crn_t_i32(p->size)[e] : p->n;
     for (int64_t k = 0; k < p->n; k++) {
       const int64_t t = start + k;
       crn_t_i32(idx)[e * p->n + k] = (int32_t)(t < 0 || t >= len || k >= n ? p->T : t);
@@ -287,7 +307,7 @@ static crn_status nd_by_layer(crn_exec *x, crn_layer *l, crn_data *out, const cr
   for (int i = 1; i < in->t.n; i++)
     if (i != at) perm[k++] = i;
   crn_tensor *v = crn_pad(r, crn_transpose(r, in->v, perm), 1, 0, 1, "constant", 0);
-  v = crn_gather_batched(r, v, nd_indices(r, c, &p), 1); /* [B, other, size, before, after] */
+  v = crn_gather_batched(r, v, nd_indices(r, &p), 1); /* [B, other, size, before, after] */
   if (!v) return r->err->code;
   const int before = at - 1, fresh = c->n_other + 1;
   k = 1;
@@ -323,8 +343,8 @@ static crn_status nd_in_place(crn_exec *x, crn_layer *l, crn_data *out, const cr
     if (mask) v = crn_mask_fill(r, v, mask, 0);
   }
   const crn_data *len = NULL;
-  if (c->size_layer) {
-    const crn_data *s = crn_value_of(x, l, c->size_layer);
+  if (c->size_layer || c->size_dim) {
+    const crn_data *s = c->size_dim ? dim_lengths(x, l, c) : crn_value_of(x, l, c->size_layer);
     crn_data *sized = s ? crn_data_copy(r, s) : NULL;
     if (!sized) return r->err->code;
     if (sized->v->dtype != CRN_I32) sized->v = crn_cast(r, sized->v, CRN_I32);

@@ -657,6 +657,27 @@ const char *crn_random_name(crn_exec *x, const crn_layer *l, const char *what, b
   return s ? s : what;
 }
 
+static bool dim_of_data(crn_exec *x, const crn_layer *l, const crn_data *d, const crn_dim *dim, int64_t *size,
+                        const crn_data **len) {
+  const int axis = d && d->v ? crn_tmpl_find(&d->t, dim) : -1;
+  if (axis < 0) return false;
+  *size = d->v->shape[axis];
+  const crn_slot *s = crn_exec_slot(x, l);
+  *len = d->len[axis] && s->out ? crn_beam_move(x, d->len[axis], s->out->beam) : d->len[axis];
+  return true;
+}
+
+bool crn_dim_in_run(crn_exec *x, const crn_layer *l, const crn_dim *d, int64_t *size, const crn_data **len) {
+  const crn_body *root = &x->net->body;
+  for (int i = 0; i < l->n_edges; i++)
+    if (dim_of_data(x, l, crn_exec_slot(x, l->edges[i].to)->out, d, size, len)) return true;
+  for (int i = 0; i < x->net->n_externs; i++)
+    if (dim_of_data(x, l, x->feed[i], d, size, len)) return true;
+  for (int i = 0; i < root->n; i++)
+    if (root->order[i] != l && dim_of_data(x, l, crn_exec_slot(x, root->order[i])->out, d, size, len)) return true;
+  return false;
+}
+
 int64_t crn_batch_size(crn_exec *x, const crn_layer *l) {
   const crn_slot *s = crn_exec_slot(x, l);
   const int64_t K = s->out && s->out->beam ? s->out->beam->K : 1;
