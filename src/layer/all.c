@@ -47,6 +47,8 @@ extern const crn_layer_desc crn_family_reinterpret[];
 extern const crn_layer_desc crn_family_state[];
 extern const crn_layer_desc crn_family_twod[];
 
+extern const crn_layer_desc crn_family_cond[];
+extern const crn_layer_desc crn_family_split[];
 extern const crn_layer_desc crn_family_missing[];
 
 static const crn_layer_desc *const families[] = {
@@ -89,6 +91,8 @@ static const crn_layer_desc *const families[] = {
     crn_family_reinterpret,
     crn_family_state,
     crn_family_twod,
+    crn_family_cond,
+    crn_family_split,
     crn_family_missing, /* last */
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forward of fused attention energies. Sources with the attended axis are the context; the others are the query. A context
- * from outside of the loop is not repeated over hypotheses: the operation takes several query rows per sequence.
+ * Forward of fused attention energies. Sources with the attended axis are the context; the others are the query. A
+ * context from outside of the loop is not repeated over hypotheses: the operation takes several query rows per
+ * sequence.
  */
 #include "layer/fused.h"
 

@@ -44,9 +44,6 @@ crn_status crn_body_add(crn_build *b, crn_body *body, crn_layer *l);
 
 /* fuse.c: chains that one operation computes */
 crn_status crn_build_fuse(crn_build *b);
-/* masked.c: a name inside of a masked unit means a layer around, masked too */
-crn_status crn_masked_get(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker, const char *option,
-                          crn_layer **out);
 /* subnet.c */
 crn_status crn_subnet_roots(crn_build *b, crn_scope *s);
 

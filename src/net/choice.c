@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * choice: labels from the target, or by beam search (search.md). One step: scores of the source and of the hypotheses so
- * far are combined, the best K kept; the decision is recorded as a beam, by which everything behind is ordered.
+ * choice: labels from the target, or by beam search (search.md). One step: scores of the source and of the hypotheses
+ * so far are combined, the best K kept; the decision is recorded as a beam, by which everything behind is ordered.
  */
 #include "net/choice.h"
 
@@ -13,52 +13,125 @@
 typedef struct choice_cfg {
   int64_t beam_size;
   int keep_beams, length_normalization;
-  const crn_value *search, *add_to_beam_scores, *custom_score_combine, *source_beam_sizes, *scheduled_sampling, *cheating;
+  const crn_value *search, *add_to_beam_scores, *custom_score_combine, *source_beam_sizes, *scheduled_sampling,
+      *cheating;
   const char *input_type;
   double prob_scale, base_beam_score_scale, random_sample_scale, length_normalization_exponent;
   crn_layer_list explicit_search_sources;
   crn_layer *explicit_search_source;
-  bool searches;       /* decided in refs */
-  bool scores_target;  /* not searching, but adds the target's score to the hypotheses */
-  bool samples;        /* scheduled sampling */
+  bool searches;      /* decided in refs */
+  bool scores_target; /* not searching, but adds the target's score to the hypotheses */
+  bool samples;       /* scheduled sampling */
   double gold_mixin_prob;
   crn_layer *target[8];
   int n_targets;
 } choice_cfg;
 
 #define OFF(f) offsetof(choice_cfg, f)
-static const crn_opt choice_opts[] = {
-    {.name = "beam_size", .type = CRN_OPT_INT, .offset = OFF(beam_size), .min = 1, .max = 1e6, .doc = "hypotheses per sequence"},
-    {.name = "keep_beams", .type = CRN_OPT_BOOL, .offset = OFF(keep_beams), .dflt = "False", .doc = "each incoming hypothesis keeps its best labels"},
-    {.name = "search", .type = CRN_OPT_VALUE, .offset = OFF(search), .dflt = "None", .doc = "search or take the target; default: the net's flag"},
-    {.name = "add_to_beam_scores", .type = CRN_OPT_VALUE, .offset = OFF(add_to_beam_scores), .dflt = "None", .doc = "add the target's score when not searching"},
-    {.name = "input_type", .type = CRN_OPT_STR, .offset = OFF(input_type), .dflt = "\"prob\"", .choices = "prob|log_prob|logits|regression", .doc = "what the source gives"},
-    {.name = "prob_scale", .type = CRN_OPT_FLOAT, .offset = OFF(prob_scale), .dflt = "1.0", .doc = "factor of the label scores"},
-    {.name = "base_beam_score_scale", .type = CRN_OPT_FLOAT, .offset = OFF(base_beam_score_scale), .dflt = "1.0", .doc = "factor of the scores so far"},
-    {.name = "random_sample_scale", .type = CRN_OPT_FLOAT, .offset = OFF(random_sample_scale), .dflt = "0.0", .doc = "factor of Gumbel noise"},
-    {.name = "length_normalization", .type = CRN_OPT_BOOL, .offset = OFF(length_normalization), .dflt = "True", .doc = "scores per length"},
-    {.name = "length_normalization_exponent", .type = CRN_OPT_FLOAT, .offset = OFF(length_normalization_exponent), .dflt = "1.0", .doc = "exponent of the length factor during search"},
-    {.name = "custom_score_combine", .type = CRN_OPT_VALUE, .offset = OFF(custom_score_combine), .dflt = "None", .doc = "function that combines scores"},
-    {.name = "source_beam_sizes", .type = CRN_OPT_VALUE, .offset = OFF(source_beam_sizes), .dflt = "None", .doc = "labels kept per source before combining"},
-    {.name = "scheduled_sampling", .type = CRN_OPT_VALUE, .offset = OFF(scheduled_sampling), .dflt = "False", .doc = "sample from the source in training"},
-    {.name = "cheating", .type = CRN_OPT_VALUE, .offset = OFF(cheating), .dflt = "False", .doc = "the reference is the last hypothesis: False, True, \"exclusive\""},
-    {.name = "explicit_search_sources", .type = CRN_OPT_LAYERS, .offset = OFF(explicit_search_sources), .dflt = "None", .edge = CRN_EDGE_SEARCH, .doc = "further dependencies when searching"},
-    {.name = "explicit_search_source", .type = CRN_OPT_LAYER, .offset = OFF(explicit_search_source), .dflt = "None", .edge = CRN_EDGE_SEARCH, .doc = "further dependency when searching"},
-    CRN_OPT_END};
+static const crn_opt choice_opts[] = {{.name = "beam_size",
+                                       .type = CRN_OPT_INT,
+                                       .offset = OFF(beam_size),
+                                       .min = 1,
+                                       .max = 1e6,
+                                       .doc = "hypotheses per sequence"},
+                                      {.name = "keep_beams",
+                                       .type = CRN_OPT_BOOL,
+                                       .offset = OFF(keep_beams),
+                                       .dflt = "False",
+                                       .doc = "each incoming hypothesis keeps its best labels"},
+                                      {.name = "search",
+                                       .type = CRN_OPT_VALUE,
+                                       .offset = OFF(search),
+                                       .dflt = "None",
+                                       .doc = "search or take the target; default: the net's flag"},
+                                      {.name = "add_to_beam_scores",
+                                       .type = CRN_OPT_VALUE,
+                                       .offset = OFF(add_to_beam_scores),
+                                       .dflt = "None",
+                                       .doc = "add the target's score when not searching"},
+                                      {.name = "input_type",
+                                       .type = CRN_OPT_STR,
+                                       .offset = OFF(input_type),
+                                       .dflt = "\"prob\"",
+                                       .choices = "prob|log_prob|logits|regression",
+                                       .doc = "what the source gives"},
+                                      {.name = "prob_scale",
+                                       .type = CRN_OPT_FLOAT,
+                                       .offset = OFF(prob_scale),
+                                       .dflt = "1.0",
+                                       .doc = "factor of the label scores"},
+                                      {.name = "base_beam_score_scale",
+                                       .type = CRN_OPT_FLOAT,
+                                       .offset = OFF(base_beam_score_scale),
+                                       .dflt = "1.0",
+                                       .doc = "factor of the scores so far"},
+                                      {.name = "random_sample_scale",
+                                       .type = CRN_OPT_FLOAT,
+                                       .offset = OFF(random_sample_scale),
+                                       .dflt = "0.0",
+                                       .doc = "factor of Gumbel noise"},
+                                      {.name = "length_normalization",
+                                       .type = CRN_OPT_BOOL,
+                                       .offset = OFF(length_normalization),
+                                       .dflt = "True",
+                                       .doc = "scores per length"},
+                                      {.name = "length_normalization_exponent",
+                                       .type = CRN_OPT_FLOAT,
+                                       .offset = OFF(length_normalization_exponent),
+                                       .dflt = "1.0",
+                                       .doc = "exponent of the length factor during search"},
+                                      {.name = "custom_score_combine",
+                                       .type = CRN_OPT_VALUE,
+                                       .offset = OFF(custom_score_combine),
+                                       .dflt = "None",
+                                       .doc = "function that combines scores"},
+                                      {.name = "source_beam_sizes",
+                                       .type = CRN_OPT_VALUE,
+                                       .offset = OFF(source_beam_sizes),
+                                       .dflt = "None",
+                                       .doc = "labels kept per source before combining"},
+                                      {.name = "scheduled_sampling",
+                                       .type = CRN_OPT_VALUE,
+                                       .offset = OFF(scheduled_sampling),
+                                       .dflt = "False",
+                                       .doc = "sample from the source in training"},
+                                      {.name = "cheating",
+                                       .type = CRN_OPT_VALUE,
+                                       .offset = OFF(cheating),
+                                       .dflt = "False",
+                                       .doc = "the reference is the last hypothesis: False, True, \"exclusive\""},
+                                      {.name = "explicit_search_sources",
+                                       .type = CRN_OPT_LAYERS,
+                                       .offset = OFF(explicit_search_sources),
+                                       .dflt = "None",
+                                       .edge = CRN_EDGE_SEARCH,
+                                       .doc = "further dependencies when searching"},
+                                      {.name = "explicit_search_source",
+                                       .type = CRN_OPT_LAYER,
+                                       .offset = OFF(explicit_search_source),
+                                       .dflt = "None",
+                                       .edge = CRN_EDGE_SEARCH,
+                                       .doc = "further dependency when searching"},
+                                      CRN_OPT_END};
 
-/* ---- construction --------------------------------------------------------------------------------------------------- */
+/* ---- construction ---------------------------------------------------------------------------------------------------
+ */
 
 static crn_status read_mode(crn_build *b, crn_layer *l, choice_cfg *c) {
   if (!crn_v_is_none(c->custom_score_combine))
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'custom_score_combine'");
   c->searches = crn_v_is_none(c->search) ? l->scope->search : crn_v_truth(c->search);
   c->samples = crn_v_truth(c->scheduled_sampling) && !c->searches && !l->scope->search;
-  c->scores_target = !c->searches && l->scope->search && (crn_v_is_none(c->add_to_beam_scores) || crn_v_truth(c->add_to_beam_scores));
+  c->scores_target =
+      !c->searches && l->scope->search && (crn_v_is_none(c->add_to_beam_scores) || crn_v_truth(c->add_to_beam_scores));
   if (c->scores_target && c->length_normalization)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'length_normalization' must be False where the target's score is added ('search': False in a searching network)");
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "option 'length_normalization' must be False where the target's score is added ('search': "
+                          "False in a searching network)");
   const crn_value *mix = crn_v_get(c->scheduled_sampling, "gold_mixin_prob");
   if (mix && (!crn_v_to_float(mix, &c->gold_mixin_prob) || c->gold_mixin_prob < 0 || c->gold_mixin_prob > 1))
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'scheduled_sampling': 'gold_mixin_prob' must be a number from 0 to 1");
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "option 'scheduled_sampling': 'gold_mixin_prob' must be a number from 0 to 1");
   return CRN_OK;
 }
 
@@ -66,7 +139,8 @@ static crn_status choice_refs(crn_build *b, crn_layer *l) {
   choice_cfg *c = l->cfg;
   const crn_value *from = crn_v_get(l->dict, "from");
   if (!from) return crn_layer_fail(b, l, CRN_E_CONFIG, "specify 'from' explicitly for choice layer");
-  if (!crn_v_get(l->dict, "target")) return crn_layer_fail(b, l, CRN_E_CONFIG, "specify 'target' explicitly for choice layer");
+  if (!crn_v_get(l->dict, "target"))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "specify 'target' explicitly for choice layer");
   CRN_TRY(read_mode(b, l, c));
   const size_t n = crn_v_is_seq(from) ? crn_v_len(from) : 1;
   const crn_value *t = l->common.target;
@@ -80,7 +154,8 @@ static crn_status choice_refs(crn_build *b, crn_layer *l) {
     if (!name) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'target': expected data keys");
     c->n_targets++;
     const char *key = !strncmp(name, "data:", 5) ? name + 5 : name;
-    if (c->searches && !needs_target && b->net->search && crn_net_extern(b->net, key)) continue; /* only its labels matter */
+    if (c->searches && !needs_target && b->net->search && crn_net_extern(b->net, key))
+      continue; /* only its labels matter */
     CRN_TRY(crn_target_layer(b, l, name, &c->target[i]));
     if (needs_target) CRN_TRY(crn_layer_add_edge(b, l, c->target[i], CRN_EDGE_DATA, "target"));
   }
@@ -98,7 +173,8 @@ static crn_status choice_refs(crn_build *b, crn_layer *l) {
 /* Template of a target. When searching the target itself isn't computed: its data key says what labels there are. */
 static crn_status target_template(crn_build *b, crn_layer *l, const choice_cfg *c, int i, crn_tmpl *t) {
   const char *name = crn_target_name(b, l, i);
-  const crn_extern *e = c->searches && name ? crn_net_extern(b->net, !strncmp(name, "data:", 5) ? name + 5 : name) : NULL;
+  const crn_extern *e =
+      c->searches && name ? crn_net_extern(b->net, !strncmp(name, "data:", 5) ? name + 5 : name) : NULL;
   if (e) {
     *t = e->t;
     return CRN_OK;
@@ -116,7 +192,8 @@ static crn_status search_template(crn_build *b, crn_layer *l, choice_cfg *c, int
   *out = crn_tmpl_scalar(CRN_I32);
   if (s) {
     if (!strcmp(c->input_type, "regression")) { /* the source itself, one hypothesis */
-      if (s->sparse) return crn_layer_fail(b, l, CRN_E_CONFIG, "source '%s' of a regression must be dense", l->src[i]->path);
+      if (s->sparse)
+        return crn_layer_fail(b, l, CRN_E_CONFIG, "source '%s' of a regression must be dense", l->src[i]->path);
       *out = *s;
       out->beam.choice = l;
       out->beam.size = 1;
@@ -132,8 +209,9 @@ static crn_status search_template(crn_build *b, crn_layer *l, choice_cfg *c, int
     crn_tmpl t;
     CRN_TRY(target_template(b, l, c, i, &t));
     if (s && t.sparse_dim && out->sparse_dim->size != t.sparse_dim->size)
-      return crn_layer_fail(b, l, CRN_E_CONFIG, "source '%s' has dim %lld, but target '%s' has dim %lld", l->src[i]->path,
-                            (long long)out->sparse_dim->size, crn_target_name(b, l, i), (long long)t.sparse_dim->size);
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "source '%s' has dim %lld, but target '%s' has dim %lld",
+                            l->src[i]->path, (long long)out->sparse_dim->size, crn_target_name(b, l, i),
+                            (long long)t.sparse_dim->size);
     out->sparse_dim = t.sparse_dim;
     out->vocab = t.vocab;
     out->dtype = t.dtype;
@@ -151,8 +229,10 @@ static crn_status choice_infer(crn_build *b, crn_layer *l) {
   const int n = c->n_targets > l->n_src ? c->n_targets : l->n_src;
   for (int i = 0; i < n; i++) {
     crn_tmpl t;
-    if (c->searches) CRN_TRY(search_template(b, l, c, i, &t));
-    else CRN_TRY(target_template(b, l, c, i, &t));
+    if (c->searches)
+      CRN_TRY(search_template(b, l, c, i, &t));
+    else
+      CRN_TRY(target_template(b, l, c, i, &t));
     if (c->scores_target && crn_source_tmpl(l, 0)) t.beam = (crn_beam_sig){l, crn_source_tmpl(l, 0)->beam.size};
     if (c->samples && !strcmp(c->input_type, "regression") && crn_source_tmpl(l, i)) t = *crn_source_tmpl(l, i);
     if (i == 0) l->out = t;
@@ -161,7 +241,8 @@ static crn_status choice_infer(crn_build *b, crn_layer *l) {
   return CRN_OK;
 }
 
-/* ---- one step ------------------------------------------------------------------------------------------------------- */
+/* ---- one step -------------------------------------------------------------------------------------------------------
+ */
 
 static crn_tensor *label_scores(crn_exec *x, const choice_cfg *c, const crn_data *s) {
   crn_run *r = &x->run;
@@ -200,8 +281,10 @@ static crn_tensor *mask_ended(crn_exec *x, crn_tensor *scores, crn_tensor *ended
   const int64_t V = scores->shape[2], row_shape[3] = {1, 1, V}, flag_shape[3] = {ended->shape[0], ended->shape[1], 1};
   crn_tensor *row = crn_t_full(r, scores->dtype, 3, row_shape, -1e30);
   if (!row) return NULL;
-  if (row->dtype == CRN_F32) crn_t_f32(row)[0] = 0;
-  else crn_t_f64(row)[0] = 0;
+  if (row->dtype == CRN_F32)
+    crn_t_f32(row)[0] = 0;
+  else
+    crn_t_f64(row)[0] = 0;
   return crn_where(r, crn_t_reshape(r, ended, 3, flag_shape), row, scores);
 }
 
@@ -216,7 +299,8 @@ static crn_tensor *length_factor(crn_exec *x, crn_layer *l, const choice_cfg *c,
 static crn_tensor *gumbel(crn_exec *x, crn_layer *l, const choice_cfg *c, crn_tensor *y) {
   crn_run *r = &x->run;
   if (c->random_sample_scale == 0) return y;
-  crn_tensor *u = crn_random_uniform(r, crn_random_name(x, l, "random_sample", false), y->dtype, y->rank, y->shape, 0, 1);
+  crn_tensor *u =
+      crn_random_uniform(r, crn_random_name(x, l, "random_sample", false), y->dtype, y->rank, y->shape, 0, 1);
   crn_tensor *g = crn_unary(r, CRN_U_NEG, crn_unary(r, CRN_U_LOG, crn_unary(r, CRN_U_NEG, crn_unary(r, CRN_U_LOG, u))));
   return crn_add(r, y, crn_scale(r, g, c->random_sample_scale));
 }
@@ -234,7 +318,9 @@ static crn_status select_best(crn_exec *x, const choice_cfg *c, crn_tensor *y, i
   crn_tensor *idx;
   if (c->keep_beams) { /* the best labels of each incoming hypothesis */
     const int64_t per = K / k, shape[2] = {B, K};
-    if (per < 1 || per * k != K) return crn_fail(r->err, CRN_E_RUNTIME, "keep_beams: beam_size %lld is no multiple of the incoming %lld", (long long)K, (long long)k);
+    if (per < 1 || per * k != K)
+      return crn_fail(r->err, CRN_E_RUNTIME, "keep_beams: beam_size %lld is no multiple of the incoming %lld",
+                      (long long)K, (long long)k);
     crn_tensor *best = crn_top_k(r, y, per, &idx);
     out->scores = crn_t_reshape(r, best, 2, shape);
     out->labels = crn_t_reshape(r, idx, 2, shape);
@@ -259,7 +345,8 @@ static crn_status select_best(crn_exec *x, const choice_cfg *c, crn_tensor *y, i
   return CRN_OK;
 }
 
-/* cheating: the reference hypothesis is the last one (the last incoming hypothesis, continued by the target's label). */
+/* cheating: the reference hypothesis is the last one (the last incoming hypothesis, continued by the target's label).
+ */
 static crn_status select_cheating(crn_exec *x, crn_layer *l, choice_cfg *c, crn_tensor *y, int64_t K, selection *out) {
   crn_run *r = &x->run;
   const int64_t B = y->shape[0], k = y->shape[1], V = y->shape[2], shape[2] = {B, K};
@@ -276,7 +363,8 @@ static crn_status select_cheating(crn_exec *x, crn_layer *l, choice_cfg *c, crn_
     crn_t_i32(gold)[b] = (int32_t)((k - 1) * V + (int64_t)v);
   }
   if (exclusive) {
-    crn_tensor *keep = crn_unary(r, CRN_U_LOGICAL_NOT, crn_cast(r, crn_one_hot(r, gold, k * V, CRN_I32, 1, 0), CRN_BOOL));
+    crn_tensor *keep =
+        crn_unary(r, CRN_U_LOGICAL_NOT, crn_cast(r, crn_one_hot(r, gold, k * V, CRN_I32, 1, 0), CRN_BOOL));
     rest = crn_mask_fill(r, flat, keep, -INFINITY);
   }
   const int64_t n = K - 1 < k * V ? K - 1 : k * V, gs[2] = {B, 1};
@@ -300,7 +388,7 @@ static crn_status select_cheating(crn_exec *x, crn_layer *l, choice_cfg *c, crn_
 
 /* Several sources: each pruned to its best labels; all combinations, the last source varying fastest. */
 typedef struct pruned {
-  crn_tensor *scores; /* [B, k, combinations] */
+  crn_tensor *scores;    /* [B, k, combinations] */
   crn_tensor *labels[8]; /* int32 [B, k, n_i] */
   int64_t n[8];
 } pruned;
@@ -312,7 +400,8 @@ static crn_status combine_sources(crn_exec *x, crn_layer *l, const choice_cfg *c
   crn_tensor *sum = NULL;
   for (int i = 0; i < l->n_src; i++) {
     int64_t want = c->beam_size;
-    (void)crn_v_to_int(crn_v_is_seq(c->source_beam_sizes) ? crn_v_at(c->source_beam_sizes, (size_t)i) : c->source_beam_sizes, &want);
+    (void)crn_v_to_int(
+        crn_v_is_seq(c->source_beam_sizes) ? crn_v_at(c->source_beam_sizes, (size_t)i) : c->source_beam_sizes, &want);
     p->n[i] = want < scores[i]->shape[2] ? want : scores[i]->shape[2];
     crn_tensor *best = crn_top_k(r, scores[i], p->n[i], &p->labels[i]);
     if (!best) return r->err->code;
@@ -320,7 +409,8 @@ static crn_status combine_sources(crn_exec *x, crn_layer *l, const choice_cfg *c
       sum = best;
       continue;
     }
-    const int64_t a[4] = {sum->shape[0], sum->shape[1], sum->shape[2], 1}, b[4] = {sum->shape[0], sum->shape[1], 1, p->n[i]};
+    const int64_t a[4] = {sum->shape[0], sum->shape[1], sum->shape[2], 1},
+                  b[4] = {sum->shape[0], sum->shape[1], 1, p->n[i]};
     const int64_t flat[3] = {sum->shape[0], sum->shape[1], sum->shape[2] * p->n[i]};
     sum = crn_t_reshape(r, crn_add(r, crn_t_reshape(r, sum, 4, a), crn_t_reshape(r, best, 4, b)), 3, flat);
     if (!sum) return r->err->code;
@@ -329,7 +419,8 @@ static crn_status combine_sources(crn_exec *x, crn_layer *l, const choice_cfg *c
   return CRN_OK;
 }
 
-static int32_t label_of(const crn_layer *l, const pruned *p, int source, int64_t b, int64_t k, int64_t k_in, int64_t combination) {
+static int32_t label_of(const crn_layer *l, const pruned *p, int source, int64_t b, int64_t k, int64_t k_in,
+                        int64_t combination) {
   int64_t after = 1;
   for (int i = l->n_src - 1; i > source; i--) after *= p->n[i];
   const int64_t j = combination / after % p->n[source];
@@ -351,7 +442,8 @@ static crn_status give_labels(crn_exec *x, crn_layer *l, const selection *s, con
     if (!v) return r->err->code;
     for (int64_t b = 0; b < B; b++)
       for (int64_t k = 0; k < K; k++)
-        crn_t_i32(v)[b * K + k] = label_of(l, p, i, b, crn_t_i32(s->src)[b * K + k], k_in, crn_t_i32(s->labels)[b * K + k]);
+        crn_t_i32(v)[b * K + k] =
+            label_of(l, p, i, b, crn_t_i32(s->src)[b * K + k], k_in, crn_t_i32(s->labels)[b * K + k]);
     crn_data *d = crn_data_new(r, &l->subs[i].t, v);
     if (!d) return r->err->code;
     d->beam = beam;
@@ -399,11 +491,14 @@ static crn_status search_step(crn_exec *x, crn_layer *l, choice_cfg *c, crn_data
   crn_tensor *y = gumbel(x, l, c, crn_add(r, ls, crn_t_reshape(r, so_far, 3, bk1)));
   if (!y) return r->err->code;
   selection s = {NULL, NULL, NULL};
-  if (crn_v_truth(c->cheating)) CRN_TRY(select_cheating(x, l, c, y, c->beam_size, &s));
-  else CRN_TRY(select_best(x, c, y, c->beam_size, &s));
+  if (crn_v_truth(c->cheating))
+    CRN_TRY(select_cheating(x, l, c, y, c->beam_size, &s));
+  else
+    CRN_TRY(select_best(x, c, y, c->beam_size, &s));
   crn_beam *beam = CRN_ARENA_NEW(&r->arena, crn_beam);
   if (!beam) return crn_err_memory(r->err);
-  *beam = (crn_beam){.choice = l, .parent = base, .serial = ++x->beam_serial, .K = c->beam_size, .src = s.src, .scores = s.scores};
+  *beam = (crn_beam){
+      .choice = l, .parent = base, .serial = ++x->beam_serial, .K = c->beam_size, .src = s.src, .scores = s.scores};
   crn_t_hold(s.src);
   crn_t_hold(s.scores);
   return give_labels(x, l, &s, &p, k, beam, out);
@@ -429,8 +524,12 @@ crn_status crn_choice_decide(crn_exec *x, crn_layer *l, int64_t K, const int32_t
   if (!crn_choice_label_scores(x, l, &base)) return r->err->code;
   const int64_t shape[2] = {1, K}, k_in = base ? base->K : 1, dim = crn_tmpl_dim(&l->out);
   for (int64_t i = 0; i < K; i++) {
-    if (from[i] < 0 || from[i] >= k_in) return crn_fail(r->err, CRN_E_DATA, "hypothesis %lld continues %d, but there are %lld", (long long)i, from[i], (long long)k_in);
-    if (labels[i] < 0 || (dim >= 0 && labels[i] >= dim)) return crn_fail(r->err, CRN_E_DATA, "label %d of hypothesis %lld is not in [0, %lld)", labels[i], (long long)i, (long long)dim);
+    if (from[i] < 0 || from[i] >= k_in)
+      return crn_fail(r->err, CRN_E_DATA, "hypothesis %lld continues %d, but there are %lld", (long long)i, from[i],
+                      (long long)k_in);
+    if (labels[i] < 0 || (dim >= 0 && labels[i] >= dim))
+      return crn_fail(r->err, CRN_E_DATA, "label %d of hypothesis %lld is not in [0, %lld)", labels[i], (long long)i,
+                      (long long)dim);
   }
   crn_beam *beam = CRN_ARENA_NEW(&r->arena, crn_beam);
   crn_data *d = crn_data_new(r, &l->out, crn_t_copy_in(r, CRN_I32, 1, &K, labels));
@@ -456,7 +555,11 @@ static crn_status regression_step(crn_exec *x, crn_layer *l, crn_data *out) {
   const int64_t B = crn_data_n_seqs(s), shape[2] = {B, 1};
   crn_beam *beam = CRN_ARENA_NEW(&r->arena, crn_beam);
   if (!beam) return crn_err_memory(r->err);
-  *beam = (crn_beam){.choice = l, .serial = ++x->beam_serial, .K = 1, .src = crn_t_zeros(r, CRN_I32, 2, shape), .scores = crn_t_zeros(r, r->real, 2, shape)};
+  *beam = (crn_beam){.choice = l,
+                     .serial = ++x->beam_serial,
+                     .K = 1,
+                     .src = crn_t_zeros(r, CRN_I32, 2, shape),
+                     .scores = crn_t_zeros(r, r->real, 2, shape)};
   if (!beam->src || !beam->scores) return r->err->code;
   crn_t_hold(beam->src);
   crn_t_hold(beam->scores);
@@ -475,7 +578,8 @@ static crn_status score_target(crn_exec *x, crn_layer *l, choice_cfg *c, crn_dat
   t = t ? crn_beam_move(x, t, base) : NULL;
   crn_tensor *ls = s && t ? label_scores(x, c, s) : NULL;
   if (!ls) return r->err->code ? r->err->code : CRN_E_INTERNAL;
-  const int64_t k = base->K, n = ls->shape[0], B = n / k, V = ls->shape[1], bkv[3] = {B, k, V}, n1[2] = {n, 1}, bk[2] = {B, k};
+  const int64_t k = base->K, n = ls->shape[0], B = n / k, V = ls->shape[1], bkv[3] = {B, k, V}, n1[2] = {n, 1},
+                bk[2] = {B, k};
   crn_tensor *ended = ended_before(x, l, base, B, k);
   if (crn_run_failed(r)) return r->err->code;
   if (ended) {
@@ -484,7 +588,8 @@ static crn_status score_target(crn_exec *x, crn_layer *l, choice_cfg *c, crn_dat
   }
   crn_tensor *label = t->v->dtype == CRN_I32 ? t->v : crn_cast(r, t->v, CRN_I32);
   crn_tensor *own = crn_t_reshape(r, crn_gather_batched(r, ls, crn_t_reshape(r, label, 2, n1), 1), 2, bk);
-  crn_tensor *scores = crn_add(r, crn_scale(r, own, c->prob_scale), crn_scale(r, base->scores, c->base_beam_score_scale));
+  crn_tensor *scores =
+      crn_add(r, crn_scale(r, own, c->prob_scale), crn_scale(r, base->scores, c->base_beam_score_scale));
   crn_tensor *src = crn_t_new(r, CRN_I32, 2, bk);
   crn_beam *beam = CRN_ARENA_NEW(&r->arena, crn_beam);
   if (!scores || !src || !beam) return r->err->code ? r->err->code : crn_err_memory(r->err);
@@ -510,7 +615,9 @@ static crn_status sample(crn_exec *x, crn_layer *l, choice_cfg *c, crn_data *out
     return out->v ? CRN_OK : r->err->code;
   }
   crn_tensor *ls = label_scores(x, c, s);
-  crn_tensor *u = ls ? crn_random_uniform(r, crn_random_name(x, l, "scheduled_sampling", false), ls->dtype, ls->rank, ls->shape, 0, 1) : NULL;
+  crn_tensor *u = ls ? crn_random_uniform(r, crn_random_name(x, l, "scheduled_sampling", false), ls->dtype, ls->rank,
+                                          ls->shape, 0, 1)
+                     : NULL;
   crn_tensor *g = crn_unary(r, CRN_U_NEG, crn_unary(r, CRN_U_LOG, crn_unary(r, CRN_U_NEG, crn_unary(r, CRN_U_LOG, u))));
   crn_tensor *label = crn_argmax(r, crn_add(r, crn_t_stop_gradient(r, ls), g), s->t.feature_axis, t->v->dtype);
   if (!label) return r->err->code;
@@ -518,7 +625,8 @@ static crn_status sample(crn_exec *x, crn_layer *l, choice_cfg *c, crn_data *out
   out->t = tmpl;
   crn_tensor *gold = crn_data_fit(r, t, &tmpl, x->net->version, false);
   if (c->gold_mixin_prob > 0 && gold) {
-    crn_tensor *m = crn_random_uniform(r, crn_random_name(x, l, "gold_mixin", false), r->real, label->rank, label->shape, 0, 1);
+    crn_tensor *m =
+        crn_random_uniform(r, crn_random_name(x, l, "gold_mixin", false), r->real, label->rank, label->shape, 0, 1);
     label = crn_where(r, crn_binary(r, CRN_B_LESS, m, crn_t_scalar(r, r->real, c->gold_mixin_prob)), gold, label);
   }
   out->v = label;
@@ -554,7 +662,12 @@ crn_status crn_choice_finish(crn_exec *x, const crn_loop *loop, crn_loop_run *lr
   crn_tensor *src = crn_t_new(r, CRN_I32, 2, last->src->shape);
   if (!final || !src) return r->err->code ? r->err->code : crn_err_memory(r->err);
   for (int64_t i = 0; i < crn_t_size(src); i++) crn_t_i32(src)[i] = (int32_t)(i % last->K);
-  *final = (crn_beam){.choice = last->choice, .parent = last, .serial = ++x->beam_serial, .K = last->K, .src = src, .scores = last->scores};
+  *final = (crn_beam){.choice = last->choice,
+                      .parent = last,
+                      .serial = ++x->beam_serial,
+                      .K = last->K,
+                      .src = src,
+                      .scores = last->scores};
   if (c->length_normalization) {
     int64_t D = 0;
     for (int64_t i = 0; i < crn_t_size(len->v); i++)
@@ -569,7 +682,12 @@ crn_status crn_choice_finish(crn_exec *x, const crn_loop *loop, crn_loop_run *lr
   return CRN_OK;
 }
 
-const crn_layer_desc crn_family_choice[] = {
-    {.name = "choice", .doc = "Picks labels: the target's, or the best by beam search.", .opts = choice_opts, .cfg_size = sizeof(choice_cfg),
-     .flags = CRN_L_OWN_SOURCES | CRN_L_MANY_INPUTS, .refs = choice_refs, .infer = choice_infer, .forward = choice_forward},
-    {.name = NULL}};
+const crn_layer_desc crn_family_choice[] = {{.name = "choice",
+                                             .doc = "Picks labels: the target's, or the best by beam search.",
+                                             .opts = choice_opts,
+                                             .cfg_size = sizeof(choice_cfg),
+                                             .flags = CRN_L_OWN_SOURCES | CRN_L_MANY_INPUTS,
+                                             .refs = choice_refs,
+                                             .infer = choice_infer,
+                                             .forward = choice_forward},
+                                            {.name = NULL}};

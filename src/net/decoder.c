@@ -55,7 +55,9 @@ static crn_status begin(crn_decoder *d, const crn_layer *rec) {
     int64_t steps;
     CRN_TRY(crn_loop_known_length(x, d->loop, lr, &steps));
   }
-  if (lr->B != 1) return crn_fail(x->run.err, CRN_E_DATA, "step-by-step decoding works on one utterance, the batch has %lld", (long long)lr->B);
+  if (lr->B != 1)
+    return crn_fail(x->run.err, CRN_E_DATA, "step-by-step decoding works on one utterance, the batch has %lld",
+                    (long long)lr->B);
   return open_step(d);
 }
 
@@ -67,8 +69,10 @@ crn_status crn_decoder_begin(crn_decoder *d, crn_exec *x, const crn_layer *rec, 
   d->loop = ((const crn_rec_cfg *)rec->cfg)->loop;
   d->choice = d->loop->last_choice;
   int n_choices = 0;
-  for (int i = 0; i < d->loop->body.n; i++) n_choices += d->loop->body.order[i]->out.beam.choice == d->loop->body.order[i];
-  if (!d->choice || n_choices != 1) return crn_fail(err, CRN_E_CONFIG, "loop '%s' must have one searching choice, it has %d", rec->path, n_choices);
+  for (int i = 0; i < d->loop->body.n; i++)
+    n_choices += d->loop->body.order[i]->out.beam.choice == d->loop->body.order[i];
+  if (!d->choice || n_choices != 1)
+    return crn_fail(err, CRN_E_CONFIG, "loop '%s' must have one searching choice, it has %d", rec->path, n_choices);
   const crn_status st = begin(d, rec);
   return st == CRN_OK ? CRN_OK : fail(d, st, err);
 }

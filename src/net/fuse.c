@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds chains inside of loops that one operation computes (layer/fused.h): sum, tanh, projection, where the sum and the
- * tanh have no other reader, no loss, and nobody outside looks at them.
+ * Finds chains inside of loops that one operation computes (layer/fused.h): sum, tanh, projection, where the sum and
+ * the tanh have no other reader, no loss, and nobody outside looks at them.
  */
 #include "layer/fused.h"
 #include "net/build.h"
 
 static bool is_looked_at(const crn_build *b, const crn_layer *l, const crn_loop *loop) {
-  if (l->loss || crn_v_truth(l->common.batch_norm) || l->common.is_output_layer > 0 || l->common.need_last > 0 || l == loop->end) return true;
+  if (l->loss || crn_v_truth(l->common.batch_norm) || l->common.is_output_layer > 0 || l->common.need_last > 0 ||
+      l == loop->end)
+    return true;
   for (int i = 0; i < loop->n_kept; i++)
     if (loop->kept[i] == l) return true;
   for (int i = 0; i < loop->n_carried; i++)
@@ -21,7 +23,8 @@ static bool is_looked_at(const crn_build *b, const crn_layer *l, const crn_loop 
 static bool has_one_reader(const crn_body *body, const crn_layer *l) {
   int n = 0;
   for (int i = 0; i < body->n; i++)
-    for (int k = 0; k < body->order[i]->n_edges; k++) n += body->order[i]->edges[k].to == l && body->order[i]->edges[k].kind != CRN_EDGE_PARAM;
+    for (int k = 0; k < body->order[i]->n_edges; k++)
+      n += body->order[i]->edges[k].to == l && body->order[i]->edges[k].kind != CRN_EDGE_PARAM;
   return n == 1;
 }
 
@@ -38,9 +41,12 @@ static crn_status fuse_body(crn_build *b, crn_body *body) {
     crn_layer *l = body->order[i];
     if (!crn_layer_is_plain_projection(l)) continue;
     crn_layer *tanh = l->src[0];
-    if (tanh->body != body || !crn_layer_is_plain_tanh(tanh) || is_looked_at(b, tanh, loop) || !has_one_reader(body, tanh)) continue;
+    if (tanh->body != body || !crn_layer_is_plain_tanh(tanh) || is_looked_at(b, tanh, loop) ||
+        !has_one_reader(body, tanh))
+      continue;
     crn_layer *sum = tanh->src[0];
-    if (sum->body != body || !crn_layer_is_plain_sum(sum) || is_looked_at(b, sum, loop) || !has_one_reader(body, sum)) continue;
+    if (sum->body != body || !crn_layer_is_plain_sum(sum) || is_looked_at(b, sum, loop) || !has_one_reader(body, sum))
+      continue;
     if (!crn_energy_is_possible(sum)) continue;
     for (int k = 0; k < sum->n_src; k++) CRN_TRY(crn_layer_add_edge(b, l, sum->src[k], CRN_EDGE_DATA, "fused"));
     crn_layer_fuse_energy(l, sum);

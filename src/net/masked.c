@@ -33,6 +33,9 @@ crn_layer *crn_masked_mask(const crn_layer *owner) {
   return c->by_step ? c->mask : NULL;
 }
 
+static crn_status masked_get(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker, const char *option,
+                             crn_layer **out);
+
 static crn_status masked_make(crn_build *b, crn_layer *l) {
   masked_cfg *c = l->cfg;
   if (!crn_v_is_dict(c->unit))
@@ -42,6 +45,7 @@ static crn_status masked_make(crn_build *b, crn_layer *l) {
   crn_scope *s = crn_scope_new(b, CRN_SCOPE_SUB, l->scope, l, NULL);
   if (!s) return crn_err_memory(b->err);
   s->param_path = crn_layer_param_path(b, l);
+  s->get = masked_get;
   if (c->by_step) s->mask_owner = l;
   l->inner = s;
   return s->param_path ? CRN_OK : crn_err_memory(b->err);
@@ -124,7 +128,7 @@ static crn_status pack(crn_build *b, crn_layer *owner, crn_layer *x, const char 
   return crn_layer_add_edge(b, *out, c->mask, CRN_EDGE_DATA, "mask");
 }
 
-crn_status crn_masked_get(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker, const char *option, crn_layer **out) {
+static crn_status masked_get(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker, const char *option, crn_layer **out) {
   crn_layer *x;
   CRN_TRY(crn_scope_get(b, scope->parent, name, asker, option, &x));
   return pack(b, scope->owner, x, name, out);

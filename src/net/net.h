@@ -77,6 +77,9 @@ struct crn_scope {
   crn_loop *loop;           /* LOOP, MOVED and SUB scopes inside of them */
   crn_layer *mask_owner;    /* masked_computation around, or NULL */
   crn_scope *twin;          /* LOOP <-> MOVED */
+  /* What a name means in a SUB scope without net dict (masked units, branches). */
+  crn_status (*get)(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker, const char *option,
+                    crn_layer **out);
 };
 
 struct crn_body { /* layers in the order in which they run */

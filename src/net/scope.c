@@ -264,7 +264,7 @@ static crn_status data_get(crn_build *b, crn_scope *scope, const char *name, con
                            const char *option, crn_layer **out) {
   const char *key = name[4] == ':' ? name + 5 : NULL;
   if (scope->kind == CRN_SCOPE_SUB) {
-    if ((!key || !strcmp(key, "data")) && scope->data) {
+    if ((!key || !strcmp(key, "data")) && scope->data) { /* else: as around */
       *out = scope->data;
       return CRN_OK;
     }
@@ -296,7 +296,7 @@ crn_status crn_scope_get(crn_build *b, crn_scope *scope, const char *name, const
     if (crn_v_get(scope->dict, full)) return extra_get(b, full, asker, option, out);
     return crn_scope_get(b, b->net->root, name, asker, option, out);
   }
-  if (scope->kind == CRN_SCOPE_SUB && !scope->dict) return crn_masked_get(b, scope, name, asker, option, out);
+  if (scope->get) return scope->get(b, scope, name, asker, option, out);
   const crn_value *dict = crn_v_get(scope->dict, name);
   if (dict && name[0] != '#') return crn_layer_make(b, scope, name, dict, out);
   const char *slash = strchr(name, '/');

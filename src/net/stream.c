@@ -20,18 +20,21 @@ typedef struct kept_value { /* a copy outside of the run's memory */
 } kept_value;
 
 struct crn_stream {
-  kept_value **states; /* by layer index, each n_states */
+  kept_value **states;  /* by layer index, each n_states */
   kept_value **carried; /* by body index, each n_carried */
   int *n_states, *n_carried;
   int n_layers, n_bodies;
 };
 
-/* ---- which networks ------------------------------------------------------------------------------------------------- */
+/* ---- which networks -------------------------------------------------------------------------------------------------
+ */
 
 /* Classes that give frame t from frames up to t, of which all memory is in their states. */
 static bool runs_in_pieces(const crn_layer *l) {
-  static const char *const classes[] = {"linear", "hidden", "softmax", "copy", "dropout", "identity", "activation", "combine", "compare", "switch", "layer_norm", "gating", "cast", "reduce_out",
-                                        "rec", "rnn_cell", "subnetwork", "choice", "constant", "variable", "batch_norm", "reinterpret_data"};
+  static const char *const classes[] = {
+      "linear",     "hidden", "softmax",    "copy",     "dropout",    "identity",        "activation", "combine",
+      "compare",    "switch", "layer_norm", "gating",   "cast",       "reduce_out",      "rec",        "rnn_cell",
+      "subnetwork", "choice", "constant",   "variable", "batch_norm", "reinterpret_data"};
   if (l->desc->flags & CRN_L_INTERNAL) return true;
   for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
     if (!strcmp(l->desc->name, classes[i])) return true;
@@ -56,11 +59,13 @@ static crn_status check_body(const crn_body *b, crn_err *err) {
     if (runs_backwards(l) || (l->desc->flags & CRN_L_NEEDS_FUTURE && !l->body->loop))
       return crn_fail(err, CRN_E_CONFIG, "streaming: layer '%s' (%s) needs frames to come", l->path, l->desc->name);
     if (keeps_cell_only(l))
-      return crn_fail(err, CRN_E_NOT_IMPLEMENTED,
-                      "streaming: not implemented: layer '%s' (%s): its unit's state is the cell alone; use nativelstm2", l->path,
-                      l->desc->name);
+      return crn_fail(
+          err, CRN_E_NOT_IMPLEMENTED,
+          "streaming: not implemented: layer '%s' (%s): its unit's state is the cell alone; use nativelstm2", l->path,
+          l->desc->name);
     if (!l->body->loop && !runs_in_pieces(l))
-      return crn_fail(err, CRN_E_CONFIG, "streaming: not implemented: layer '%s' (%s) in pieces", l->path, l->desc->name);
+      return crn_fail(err, CRN_E_CONFIG, "streaming: not implemented: layer '%s' (%s) in pieces", l->path,
+                      l->desc->name);
   }
   return CRN_OK;
 }
@@ -79,11 +84,13 @@ crn_status crn_stream_start(crn_exec *x, crn_err *err) {
   if (!s->states || !s->carried || !s->n_states || !s->n_carried) return crn_err_memory(err);
   for (int i = 0; i < s->n_layers; i++) {
     s->n_states[i] = x->net->layers[i]->n_states;
-    if (s->n_states[i] && !(s->states[i] = crn_calloc((size_t)s->n_states[i], sizeof(kept_value)))) return crn_err_memory(err);
+    if (s->n_states[i] && !(s->states[i] = crn_calloc((size_t)s->n_states[i], sizeof(kept_value))))
+      return crn_err_memory(err);
   }
   for (int i = 0; i < s->n_bodies; i++) {
     s->n_carried[i] = x->net->bodies[i]->loop->n_carried;
-    if (s->n_carried[i] && !(s->carried[i] = crn_calloc((size_t)s->n_carried[i], sizeof(kept_value)))) return crn_err_memory(err);
+    if (s->n_carried[i] && !(s->carried[i] = crn_calloc((size_t)s->n_carried[i], sizeof(kept_value))))
+      return crn_err_memory(err);
   }
   return CRN_OK;
 }
@@ -114,7 +121,8 @@ void crn_stream_free(crn_stream *s) {
   crn_free(s);
 }
 
-/* ---- values --------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------------------------------
+ */
 
 static crn_status keep(crn_exec *x, kept_value *v, const crn_data *d) {
   if (!d || !d->v) return CRN_OK;
