@@ -28,7 +28,7 @@ typedef struct folder {
 
 static folder make_folder(void) {
   folder f;
-  strcpy(f.path, "/tmp/crn_api_XXXXXX");
+  (void)snprintf(f.path, sizeof(f.path), "/tmp/crn_api_XXXXXX");
   assert_non_null(mkdtemp(f.path));
   (void)snprintf(f.config, sizeof(f.config), "%s/net.json", f.path);
   (void)snprintf(f.model, sizeof(f.model), "%s/model.001", f.path);

@@ -241,6 +241,7 @@ static crn_status train(crn_engine *e, crn_err *err) {
     st = train_epoch(e, data, &scores, err);
     if (st == CRN_OK) st = evaluate(e, &sets, err);
     if (st == CRN_OK) crn_lr_log_error_key(e->lr, n);
+    if (st == CRN_OK) st = crn_engine_curve(e, err);
     if (st == CRN_OK) st = crn_engine_cleanup(e, n, false, err);
   }
   if (st == CRN_OK && e->epoch >= 1 && e->num_epochs > 0 && e->epoch % (e->save_interval > 0 ? e->save_interval : 1) != 0) st = crn_engine_save_epoch(e, err);
