@@ -45,14 +45,14 @@ network = {
 
 # ---- training ----
 
-num_epochs = 8
+num_epochs = parts
 optimizer = {"class": "adam"}
-learning_rates = [0.004, 0.004, 0.003, 0.003, 0.002, 0.002, 0.001, 0.0005]
+learning_rates = [0.004, 0.004, 0.003, 0.002, 0.001]
 gradient_clip_global_norm = 5.0
 model = "models/lm"
 learning_rate_file = "learning_rates"
 log_verbosity = 3
-calculate_exp_loss = True  # perplexity instead of cross entropy in the log
+calculate_exp_loss = True  # the log gives the perplexity as well
 
 # ---- after training: outputs for held-out text ----
 
