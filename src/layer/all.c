@@ -32,6 +32,7 @@ extern const crn_layer_desc crn_family_masked[];
 extern const crn_layer_desc crn_family_combine[];
 extern const crn_layer_desc crn_family_attention[];
 extern const crn_layer_desc crn_family_globalatt[];
+extern const crn_layer_desc crn_family_align[];
 extern const crn_layer_desc crn_family_unflatten[];
 extern const crn_layer_desc crn_family_batch[];
 extern const crn_layer_desc crn_family_scatter[];
@@ -77,6 +78,7 @@ static const crn_layer_desc *const families[] = {
     crn_family_combine,
     crn_family_attention,
     crn_family_globalatt,
+    crn_family_align,
     crn_family_unflatten,
     crn_family_batch,
     crn_family_scatter,
