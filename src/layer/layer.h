@@ -91,6 +91,7 @@ typedef struct crn_layer_common {
   double param_variational_noise, param_dropout;
   int64_t param_dropout_min_ndim;
   const crn_value *initial_output, *initial_state, *reuse_params, *updater_opts, *name_scope, *custom_param_importer;
+  int64_t copy_output_loss; /* source whose output loss is taken over, CRN_UNSET */
   const char *register_as_extern_data;
   double dropout; /* C7 */
   const crn_value *dropout_noise_shape, *dropout_axis;

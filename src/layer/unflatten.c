@@ -8,7 +8,7 @@
 #include "layer/layer.h"
 
 typedef struct nd_cfg {
-  const crn_value *out_dims, *same_sizes;
+  const crn_value *in_dim, *out_dims, *same_sizes;
   int64_t num_axes;
   crn_layer *sizes, *same[CRN_MAX_RANK];
   int at;
@@ -34,6 +34,7 @@ static const crn_opt nd_opts[] = {
      .min = 1,
      .max = 6,
      .doc = "number of axes that the axis is split into"},
+    {.name = "in_dim", .type = CRN_OPT_VALUE, .offset = OFF(in_dim), .dflt = "\"T\"", .doc = "axis that is split"},
     {.name = "out_dims", .type = CRN_OPT_VALUE, .offset = OFF(out_dims), .dflt = "None", .doc = "dims of the new axes"},
     {.name = "declare_same_sizes_as",
      .type = CRN_OPT_VALUE,
@@ -82,9 +83,9 @@ static crn_status nd_infer(crn_build *b, crn_layer *l) {
   for (int i = 0; i < c->num_axes; i++) l->out_known &= !c->same[i] || c->same[i]->out_known;
   if (!l->out_known) return CRN_OK;
   const crn_tmpl *sizes = &c->sizes->out;
-  c->at = l->common.in_dim ? crn_tmpl_find(in, l->common.in_dim) : in->time_axis;
-  if (c->at < 0 || crn_tmpl_batch_axis(in) < 0)
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "the source needs a batch axis and the axis that is split");
+  CRN_TRY(crn_layer_axis(b, l, in, c->in_dim, "in_dim", &c->at));
+  if (in->dims[c->at]->kind == CRN_DIM_BATCH || crn_tmpl_batch_axis(in) < 0)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "the source needs a batch axis and another one that is split");
   if (sizes->n != 2 || crn_tmpl_batch_axis(sizes) < 0 || !crn_dtype_is_int(sizes->dtype) ||
       sizes->dims[crn_tmpl_batch_axis(sizes) == 0 ? 1 : 0]->size != c->num_axes)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'sizes': expected integers [B, %lld]", (long long)c->num_axes);

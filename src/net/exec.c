@@ -233,6 +233,16 @@ void crn_exec_drop(crn_exec *x, crn_layer *l) {
   for (int i = 0; i < l->n_subs; i++) crn_data_release(x, s->subs[i]);
 }
 
+static crn_status copy_output_loss(crn_exec *x, crn_layer *l, crn_data *d) {
+  const int64_t i = l->common.copy_output_loss;
+  if (i >= l->n_src)
+    return crn_exec_fail(x, l, "option 'copy_output_loss_from_source_idx' is %lld, there are %d sources", (long long)i, l->n_src);
+  const crn_data *from = crn_source(x, l, (int)i);
+  if (!from) return x->run.err->code;
+  d->output_loss = from->output_loss;
+  return CRN_OK;
+}
+
 static crn_status run_layer(crn_exec *x, crn_layer *l) {
   crn_slot *s = crn_exec_slot(x, l);
   crn_run *r = &x->run;
@@ -249,6 +259,7 @@ static crn_status run_layer(crn_exec *x, crn_layer *l) {
     if (st == CRN_OK && l->batch_norm) st = crn_batch_norm_apply(x, l, d);
   }
   if (st == CRN_OK && crn_run_failed(r)) st = r->err->code;
+  if (st == CRN_OK && l->common.copy_output_loss != CRN_UNSET) st = copy_output_loss(x, l, d);
   if (st == CRN_OK) st = check_output(x, l, d);
   if (st == CRN_OK && l->loss) st = crn_exec_losses(x, l);
   if (st == CRN_OK) st = crn_exec_layer_constraints(x, l);

@@ -42,6 +42,7 @@ static const crn_opt common_opts[] = {
     {.name = "name_scope", .type = CRN_OPT_VALUE, .offset = OFF(name_scope), .dflt = "None", .doc = "path of the parameters"},
     {.name = "updater_opts", .type = CRN_OPT_VALUE, .offset = OFF(updater_opts), .dflt = "None", .doc = "options of the updater for these parameters"},
     {.name = "custom_param_importer", .type = CRN_OPT_VALUE, .offset = OFF(custom_param_importer), .dflt = "None", .doc = "how parameters are taken over from another network"},
+    {.name = "copy_output_loss_from_source_idx", .type = CRN_OPT_INT, .offset = OFF(copy_output_loss), .dflt = "None", .min = 0, .max = 1e6, .doc = "source whose output loss is taken over"},
     {.name = "register_as_extern_data", .type = CRN_OPT_STR, .offset = OFF(register_as_extern_data), .dflt = "None", .doc = "makes the output a data key"},
     CRN_OPT_END};
 
@@ -56,7 +57,7 @@ static const crn_opt input_opts[] = {
 
 /* Keys of a layer dict that are looked at elsewhere, or have no meaning here. */
 static const char *const other_keys[] = {"class", "from", "state", "collocate_with", "param_device", "debug_print_layer_output",
-                                         "control_dependencies_on_output", "copy_output_loss_from_source_idx", "name",
+                                         "control_dependencies_on_output", "name",
                                          "rec_previous_layer", "initial_target", "_network", "_name", "#", NULL};
 
 static crn_status wrong(crn_build *b, const crn_layer *l, const char *what, const crn_opt *o, const crn_value *v,
