@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "loss/given_gradient.h"
 #include "loss/sequences.h"
 #include "tensor/ctc_decode.h"
+#include "tensor/ctc_loss.h"
 
 typedef struct ctc_cfg {
   int target_collapse_repeated, auto_clip_target_len, output_in_log_space, use_native, use_viterbi;
@@ -62,8 +62,7 @@ static const crn_opt ctc_options[] = {
 
 static int64_t ctc_output_dim(const void *cfg, int64_t target_dim) { return (void)cfg, target_dim + 1; }
 
-/* ---- construction ---------------------------------------------------------------------------------------------------
- */
+/* ---- construction ---- */
 
 static crn_status read_ctc_opt(crn_build *b, crn_layer *l, ctc_cfg *c, const char *key, const crn_value *v) {
   const bool on = crn_v_truth(v);
@@ -131,28 +130,22 @@ static crn_status ctc_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   return CRN_OK;
 }
 
-/* ---- targets --------------------------------------------------------------------------------------------------------
- */
+/* ---- targets ---- */
 
 typedef struct ctc_run {
   crn_exec *x;
   crn_run *r;
   crn_layer *l;
   const ctc_cfg *c;
-  int64_t T, B, V, blank;
-  crn_tensor *z, *lens;            /* scores [T, B, V], frames [B] */
-  crn_tensor *labels, *label_lens; /* [B, S], [B] */
-  crn_tensor *ref, *ref_lens;      /* the same for the error */
-  crn_tensor *log_p;               /* of z */
-  bool *valid;                     /* [B]: there is an alignment */
-  int64_t n_invalid;
+  crn_ctc_batch b;
+  crn_tensor *ref, *ref_lens; /* the target for the error */
 } ctc_run;
 
 /* Equal neighbours merged, in place. */
 static void collapse_targets(ctc_run *c) {
-  const int64_t S = c->labels->shape[1];
-  for (int64_t b = 0; b < c->B; b++) {
-    int32_t *a = crn_t_i32(c->labels) + b * S, *n = &crn_t_i32(c->label_lens)[b], k = 0;
+  const int64_t S = c->b.labels->shape[1];
+  for (int64_t b = 0; b < c->b.z->shape[1]; b++) {
+    int32_t *a = crn_t_i32(c->b.labels) + b * S, *n = &crn_t_i32(c->b.label_lens)[b], k = 0;
     for (int32_t i = 0; i < *n; i++)
       if (i == 0 || a[i] != a[i - 1]) a[k++] = a[i]; /* a[i - 1] is unchanged or equal to what it was: k <= i */
     *n = k;
@@ -160,9 +153,9 @@ static void collapse_targets(ctc_run *c) {
 }
 
 static void clip_targets(ctc_run *c) {
-  for (int64_t b = 0; b < c->B; b++) {
-    const int32_t most = crn_t_i32(c->lens)[b] > 1 ? crn_t_i32(c->lens)[b] - 1 : 0;
-    int32_t *n = &crn_t_i32(c->label_lens)[b];
+  for (int64_t b = 0; b < c->b.z->shape[1]; b++) {
+    const int32_t most = crn_t_i32(c->b.lens)[b] > 1 ? crn_t_i32(c->b.lens)[b] - 1 : 0;
+    int32_t *n = &crn_t_i32(c->b.label_lens)[b];
     if (*n > most) *n = most;
   }
 }
@@ -174,155 +167,88 @@ static crn_tensor *copied(crn_run *r, const crn_tensor *t) {
 
 static crn_status prepare_targets(ctc_run *c, const crn_loss_io *io) {
   crn_run *r = c->r;
-  CRN_TRY(crn_sequences_labels(c->x, c->l, io->target, &c->labels, &c->label_lens));
-  if (c->labels->shape[0] != c->B)
-    return crn_exec_fail(c->x, c->l, "the output has %lld sequences, but the target has %lld", (long long)c->B,
-                         (long long)c->labels->shape[0]);
+  CRN_TRY(crn_sequences_labels(c->x, c->l, io->target, &c->b.labels, &c->b.label_lens));
+  if (c->b.labels->shape[0] != c->b.z->shape[1])
+    return crn_exec_fail(c->x, c->l, "the output has %lld sequences, but the target has %lld",
+                         (long long)c->b.z->shape[1], (long long)c->b.labels->shape[0]);
   if (c->c->use_native) {
     int32_t longest = 0;
-    for (int64_t b = 0; b < c->B; b++)
-      if (crn_t_i32(c->label_lens)[b] > longest) longest = crn_t_i32(c->label_lens)[b];
-    if (longest != c->labels->shape[1])
+    for (int64_t b = 0; b < c->b.z->shape[1]; b++)
+      if (crn_t_i32(c->b.label_lens)[b] > longest) longest = crn_t_i32(c->b.label_lens)[b];
+    if (longest != c->b.labels->shape[1])
       return crn_exec_fail(c->x, c->l, "the target has %lld columns, but its longest sequence %d labels",
-                           (long long)c->labels->shape[1], (int)longest);
+                           (long long)c->b.labels->shape[1], (int)longest);
   }
-  c->labels = copied(r, c->labels);
-  c->label_lens = copied(r, c->label_lens);
-  if (!c->labels || !c->label_lens) return r->err->code;
+  c->b.labels = copied(r, c->b.labels);
+  c->b.label_lens = copied(r, c->b.label_lens);
+  if (!c->b.labels || !c->b.label_lens) return r->err->code;
   if (c->c->target_collapse_repeated) collapse_targets(c);
   if (c->c->auto_clip_target_len) clip_targets(c);
-  c->ref = c->labels;
-  c->ref_lens = c->label_lens;
+  c->ref = c->b.labels;
+  c->ref_lens = c->b.label_lens;
   if (!c->c->collapse) return CRN_OK;
-  c->labels = copied(r, c->labels);
-  c->label_lens = copied(r, c->label_lens);
-  if (!c->labels || !c->label_lens) return r->err->code;
+  c->b.labels = copied(r, c->b.labels);
+  c->b.label_lens = copied(r, c->b.label_lens);
+  if (!c->b.labels || !c->b.label_lens) return r->err->code;
   collapse_targets(c);
   return CRN_OK;
 }
 
-/* ---- sequences without an alignment ---------------------------------------------------------------------------------
- */
+/* ---- sequences without an alignment ---- */
 
-static crn_status find_invalid(ctc_run *c) {
-  const int64_t S = c->labels->shape[1];
-  const bool normal = !c->c->use_native && !c->c->use_viterbi;
-  c->valid = CRN_ARENA_ARRAY(&c->r->arena, bool, c->B + 1);
-  if (!c->valid) return crn_err_memory(c->r->err);
-  for (int64_t b = 0; b < c->B; b++) {
-    const int32_t *a = crn_t_i32(c->labels) + b * S, n = crn_t_i32(c->label_lens)[b], T = crn_t_i32(c->lens)[b];
-    int32_t need = n;
-    for (int32_t i = 1; i < n && c->c->label_loop; i++) need += a[i] == a[i - 1];
-    c->valid[b] = need <= T;
-    c->n_invalid += !c->valid[b];
-    if (normal && n == 0)
-      return crn_exec_fail(c->x, c->l, "sequence %lld of the batch has an empty target", (long long)b);
-    if (normal && n > T && !c->c->ignore_longer)
+static crn_status check_lengths(const ctc_run *c) {
+  if (c->c->use_native || c->c->use_viterbi) return CRN_OK;
+  for (int64_t b = 0; b < c->b.labels->shape[0]; b++) {
+    const int32_t n = crn_t_i32(c->b.label_lens)[b], T = crn_t_i32(c->b.lens)[b];
+    if (n == 0) return crn_exec_fail(c->x, c->l, "sequence %lld of the batch has an empty target", (long long)b);
+    if (n > T && !c->c->ignore_longer)
       return crn_exec_fail(c->x, c->l,
                            "Not enough time for target transition sequence (required: %d, available: %d) in sequence "
                            "%lld of the batch; see ctc_opts ignore_longer_outputs_than_inputs",
                            (int)n, (int)T, (long long)b);
   }
-  if (c->n_invalid > 0)
-    crn_warnf(c->r->log, "layer '%s': loss 'ctc': %lld of %lld sequences have no alignment (more labels than frames)",
-              c->l->path, (long long)c->n_invalid, (long long)c->B);
   return CRN_OK;
 }
 
-/* Value of an invalid sequence, and whether softmax(z) stays as its gradient (or label 0 counts as its alignment). */
-typedef struct ctc_lack {
-  double value;
-  bool softmax, label0;
-} ctc_lack;
-
-static ctc_lack lack_of(const ctc_run *c, int64_t b) {
+static crn_ctc_lack lack_of(const ctc_run *c, int64_t b) {
   const ctc_cfg *o = c->c;
-  const bool longer = crn_t_i32(c->label_lens)[b] > crn_t_i32(c->lens)[b];
-  if (o->use_native) return (ctc_lack){0, !o->zero_infinity, false};
-  if (o->use_viterbi) return o->zero_infinity ? (ctc_lack){0, false, false} : (ctc_lack){INFINITY, true, true};
-  return longer ? (ctc_lack){0, false, false} : (ctc_lack){INFINITY, true, false}; /* longer: to be ignored */
+  const bool longer = crn_t_i32(c->b.label_lens)[b] > crn_t_i32(c->b.lens)[b];
+  if (o->use_native) return (crn_ctc_lack){0, !o->zero_infinity, false};
+  if (o->use_viterbi) return o->zero_infinity ? (crn_ctc_lack){0, false, false} : (crn_ctc_lack){INFINITY, true, true};
+  return longer ? (crn_ctc_lack){0, false, false} : (crn_ctc_lack){INFINITY, true, false}; /* longer: to be ignored */
 }
 
-/* [B, T * V] rows of a tensor [T, B, V]. */
-static crn_tensor *rows_of(ctc_run *c, crn_tensor *x) {
-  const int perm[3] = {1, 0, 2};
-  return crn_t_reshape(c->r, crn_transpose(c->r, x, perm), 2, (int64_t[]){c->B, c->T * c->V});
-}
+/* ---- value and error ---- */
 
-/* Put in what invalid sequences give. */
-static crn_tensor *mend_invalid(ctc_run *c, crn_tensor *value) {
-  crn_run *r = c->r;
-  crn_tensor *fill = crn_t_zeros(r, r->real, 1, &c->B), *ok = crn_t_new(r, CRN_BOOL, 1, &c->B);
-  crn_tensor *p = crn_t_stop_gradient(r, crn_unary(r, CRN_U_EXP, c->log_p));
-  crn_tensor *grad = p ? crn_t_zeros(r, r->real, 3, p->shape) : NULL;
-  if (!value || !fill || !ok || !grad) return NULL;
-  for (int64_t b = 0; b < c->B; b++) {
-    crn_t_bool(ok)[b] = c->valid[b];
-    const ctc_lack lack = c->valid[b] ? (ctc_lack){0} : lack_of(c, b);
-    if (r->real == CRN_F32)
-      crn_t_f32(fill)[b] = (float)lack.value;
-    else
-      crn_t_f64(fill)[b] = lack.value;
-    for (int64_t t = 0; lack.softmax && t < crn_t_i32(c->lens)[b]; t++)
-      for (int64_t v = 0; v < c->V; v++) {
-        const int64_t i = (t * c->B + b) * c->V + v;
-        const double g = crn_t_get(p, i) - (lack.label0 && v == 0);
-        if (r->real == CRN_F32)
-          crn_t_f32(grad)[i] = (float)g;
-        else
-          crn_t_f64(grad)[i] = g;
-      }
+static crn_tensor *ctc_value(ctc_run *c, int64_t blank) {
+  const ctc_cfg *o = c->c;
+  const crn_ctc_spec spec = {blank, o->label_loop, o->use_viterbi > 0, o->normalize, o->softmax_grad};
+  const int64_t B = c->b.labels->shape[0];
+  int64_t n_invalid;
+  const bool *valid = crn_ctc_valid(c->r, &c->b, o->label_loop, &n_invalid);
+  crn_ctc_lack *lack = NULL;
+  if (!valid || check_lengths(c) != CRN_OK) return NULL;
+  if (n_invalid > 0) {
+    crn_warnf(c->r->log, "layer '%s': loss 'ctc': %lld of %lld sequences have no alignment (more labels than frames)",
+              c->l->path, (long long)n_invalid, (long long)B);
+    lack = CRN_ARENA_ARRAY(&c->r->arena, crn_ctc_lack, B);
+    if (!lack) return (void)crn_err_memory(c->r->err), NULL;
+    for (int64_t b = 0; b < B; b++) lack[b] = lack_of(c, b);
   }
-  value = crn_where(r, ok, value, fill);
-  return crn_add(r, value,
-                 crn_given_gradient(r, crn_t_zeros(r, r->real, 1, &c->B), rows_of(c, c->z), rows_of(c, grad), false));
-}
-
-/* ---- value and error ------------------------------------------------------------------------------------------------
- */
-
-/* Log probabilities of the kind that the options ask for: what z's gradient will be follows from how they are made. */
-static crn_tensor *log_probs(ctc_run *c) {
-  const ctc_cfg *o = c->c;
-  if (!o->normalize) return c->z;
-  crn_tensor *p = crn_log_softmax(c->r, c->z);
-  return o->softmax_grad ? p : crn_value_as(c->r, c->z, p); /* minus the alignment only */
-}
-
-/* Without normalisation exp(z) is still part of the gradient, if that is with respect to softmax's input. */
-static crn_tensor *add_softmax_grad(ctc_run *c, crn_tensor *value) {
-  crn_run *r = c->r;
-  const int64_t shape[3] = {c->T, 1, 1}, lens_shape[3] = {1, c->B, 1};
-  crn_tensor *t = crn_t_reshape(r, crn_range(r, CRN_I32, 0, c->T), 3, shape);
-  crn_tensor *mask = crn_binary(r, CRN_B_LESS, t, crn_t_reshape(r, c->lens, 3, lens_shape));
-  crn_tensor *p = crn_mask_fill(r, crn_unary(r, CRN_U_EXP, crn_t_stop_gradient(r, c->z)), mask, 0.0);
-  return crn_add(r, value,
-                 crn_given_gradient(r, crn_t_zeros(r, r->real, 1, &c->B), rows_of(c, c->z), rows_of(c, p), false));
-}
-
-static crn_tensor *ctc_value(ctc_run *c) {
-  const ctc_cfg *o = c->c;
-  c->log_p = log_probs(c);
-  crn_tensor *v = crn_ctc(c->r, c->log_p, c->lens, c->labels, c->label_lens, c->blank, o->label_loop, o->use_viterbi);
-  if (!o->normalize && o->softmax_grad) v = add_softmax_grad(c, v);
-  return v && c->n_invalid > 0 ? mend_invalid(c, v) : v;
+  return crn_ctc_loss(c->r, &c->b, &spec, valid, lack);
 }
 
 static crn_status ctc_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, crn_loss_io *io) {
   const ctc_cfg *o = loss->cfg;
   ctc_run c = {.x = x, .r = crn_exec_run(x), .l = l, .c = o};
   crn_run *r = c.r;
-  c.z = crn_sequences_scores(x, io->output, o->output_in_log_space, &c.lens);
-  if (!c.z || !c.lens) return r->err->code;
-  c.T = c.z->shape[0];
-  c.B = c.z->shape[1];
-  c.V = c.z->shape[2];
-  c.blank = o->blank < 0 ? c.V + o->blank : o->blank;
+  c.b.z = crn_sequences_scores(x, io->output, o->output_in_log_space, &c.b.lens);
+  if (!c.b.z || !c.b.lens) return r->err->code;
+  const int64_t blank = o->blank < 0 ? c.b.z->shape[2] + o->blank : o->blank;
   CRN_TRY(prepare_targets(&c, io));
-  CRN_TRY(find_invalid(&c));
-  io->value = ctc_value(&c);
+  io->value = ctc_value(&c, blank);
   const int64_t width = crn_exec_train(x) ? 1 : o->beam_width;
-  crn_tensor *n = NULL, *best = crn_ctc_decode(r, crn_t_stop_gradient(r, c.z), c.lens, c.blank, width, &n);
+  crn_tensor *n = NULL, *best = crn_ctc_decode(r, crn_t_stop_gradient(r, c.b.z), c.b.lens, blank, width, &n);
   io->error = crn_edit_distance(r, best, n, c.ref, c.ref_lens);
   return crn_run_failed(r) ? r->err->code : CRN_OK;
 }

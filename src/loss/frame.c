@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "loss/frames.h"
-#include "loss/given_gradient.h"
+#include "tensor/given_gradient.h"
 
 typedef struct ce_cfg {
   const char *input_type;
@@ -177,8 +177,7 @@ static crn_status ce_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, cr
   return crn_frames_give(&f, ce_value(&f, c, v, inner || is_logits, a), crn_frames_error(&f, v, a));
 }
 
-/* ---- generic_ce -----------------------------------------------------------------------------------------------------
- */
+/* ---- generic_ce ---- */
 
 static crn_status generic_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   CRN_TRY(crn_frames_check(b, l, loss));

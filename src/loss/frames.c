@@ -131,8 +131,7 @@ crn_status crn_frames_give(crn_frames *f, crn_tensor *value, crn_tensor *error) 
   return crn_run_failed(f->r) ? f->r->err->code : CRN_OK;
 }
 
-/* ---- construction ---------------------------------------------------------------------------------------------------
- */
+/* ---- construction ---- */
 
 crn_status crn_frames_check(crn_build *b, crn_layer *l, const crn_loss *loss) {
   const crn_tmpl *t = &l->out;

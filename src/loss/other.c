@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "loss/frames.h"
-#include "loss/given_gradient.h"
+#include "tensor/given_gradient.h"
 
-/* ---- as_is ----------------------------------------------------------------------------------------------------------
- */
+/* ---- as_is ---- */
 
 typedef struct as_is_cfg {
   int as_error;
@@ -37,8 +36,7 @@ static crn_status as_is_compute(crn_exec *x, crn_layer *l, const crn_loss *loss,
   return CRN_OK;
 }
 
-/* ---- via_layer ------------------------------------------------------------------------------------------------------
- */
+/* ---- via_layer ---- */
 
 typedef struct via_cfg {
   crn_layer *error_signal_layer, *align_layer;
@@ -120,8 +118,7 @@ static crn_status via_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, c
   return crn_run_failed(r) ? r->err->code : CRN_OK;
 }
 
-/* ---- triplet_loss ---------------------------------------------------------------------------------------------------
- */
+/* ---- triplet_loss ---- */
 
 typedef struct triplet_cfg {
   double margin;
@@ -207,8 +204,7 @@ static crn_status triplet_compute(crn_exec *x, crn_layer *l, const crn_loss *los
   return value ? CRN_OK : r->err->code;
 }
 
-/* ---- deep_clustering ------------------------------------------------------------------------------------------------
- */
+/* ---- deep_clustering ---- */
 
 typedef struct clustering_cfg {
   int64_t embedding_dimension, nr_of_sources;
@@ -268,8 +264,7 @@ static crn_status clustering_compute(crn_exec *x, crn_layer *l, const crn_loss *
   return io->value ? CRN_OK : r->err->code;
 }
 
-/* ---- not possible here ----------------------------------------------------------------------------------------------
- */
+/* ---- not possible here ---- */
 
 typedef struct external_cfg {
   const crn_value *sprint_opts;

@@ -6,8 +6,7 @@
 
 #include "loss/frames.h"
 
-/* ---- mse, l1, mean_l1 -----------------------------------------------------------------------------------------------
- */
+/* ---- mse, l1, mean_l1 ---- */
 
 static crn_tensor *over_features(crn_run *r, crn_reduce_kind kind, crn_tensor *x) {
   return x ? crn_reduce(r, kind, x, 1u << (x->rank - 1), false) : NULL;
@@ -39,8 +38,7 @@ static crn_status mean_l1_compute(crn_exec *x, crn_layer *l, const crn_loss *los
   return l1(x, l, loss, io, CRN_R_MEAN);
 }
 
-/* ---- bin_ce ---------------------------------------------------------------------------------------------------------
- */
+/* ---- bin_ce ---- */
 
 typedef struct bin_ce_cfg {
   double pos_weight;

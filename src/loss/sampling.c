@@ -107,8 +107,7 @@ static crn_status sampling_check(crn_build *b, crn_layer *l, const crn_loss *los
   return check_sampler(b, l, c, V);
 }
 
-/* ---- drawing --------------------------------------------------------------------------------------------------------
- */
+/* ---- drawing ---- */
 
 typedef struct sampler {
   const sampling_cfg *c;
@@ -180,8 +179,7 @@ static crn_status draw_labels(crn_exec *x, crn_layer *l, sampler *s, int64_t par
   return CRN_OK;
 }
 
-/* ---- scores ---------------------------------------------------------------------------------------------------------
- */
+/* ---- scores ---- */
 
 typedef struct sampling_run {
   crn_exec *x;

@@ -4,11 +4,10 @@
  */
 #include <string.h>
 
-#include "loss/given_gradient.h"
+#include "tensor/given_gradient.h"
 #include "loss/loss.h"
 
-/* ---- search_score ---------------------------------------------------------------------------------------------------
- */
+/* ---- search_score ---- */
 
 static crn_status score_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, crn_loss_io *io) {
   crn_run *r = crn_exec_run(x);
@@ -20,8 +19,7 @@ static crn_status score_compute(crn_exec *x, crn_layer *l, const crn_loss *loss,
   return io->value ? CRN_OK : r->err->code;
 }
 
-/* ---- expected_loss --------------------------------------------------------------------------------------------------
- */
+/* ---- expected_loss ---- */
 
 typedef struct expected_cfg {
   const crn_value *loss;

@@ -9,8 +9,7 @@
 #include "loss/sequences.h"
 #include "tensor/ctc_decode.h"
 
-/* ---- edit_distance --------------------------------------------------------------------------------------------------
- */
+/* ---- edit_distance ---- */
 
 typedef struct edit_cfg {
   const crn_value *label_map;
@@ -125,8 +124,7 @@ static crn_status edit_compute(crn_exec *x, crn_layer *l, const crn_loss *loss, 
   return io->error ? CRN_OK : r->err->code;
 }
 
-/* ---- bleu -----------------------------------------------------------------------------------------------------------
- */
+/* ---- bleu ---- */
 
 enum { BLEU_ORDER = 4 };
 

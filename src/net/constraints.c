@@ -8,8 +8,7 @@
 #include "net/build.h"
 #include "net/exec.h"
 
-/* ---- construction ---------------------------------------------------------------------------------------------------
- */
+/* ---- construction ---- */
 
 /* Width of the image that n features are seen as: the largest divisor of n not above its root. */
 static int64_t image_width(int64_t n) {
@@ -37,8 +36,7 @@ crn_status crn_constraints_check(crn_build *b, crn_layer *l) {
   return CRN_OK;
 }
 
-/* ---- constraints on outputs -----------------------------------------------------------------------------------------
- */
+/* ---- constraints on outputs ---- */
 
 /* Sum of x and its neighbours before and after it along an axis, in a circle. */
 static crn_tensor *circular_sum(crn_run *r, crn_tensor *x, int axis) {
@@ -90,8 +88,7 @@ crn_status crn_exec_layer_constraints(crn_exec *x, crn_layer *l) {
   return CRN_OK;
 }
 
-/* ---- objective ------------------------------------------------------------------------------------------------------
- */
+/* ---- objective ---- */
 
 static crn_tensor *plus(crn_run *r, crn_tensor *a, crn_tensor *b) { return a ? crn_add(r, a, b) : b; }
 

@@ -49,8 +49,7 @@ static double log_add(double a, double b) {
   return b == -INFINITY ? a : a + log1p(exp(b - a));
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------------------------------
- */
+/* ---- nodes ---- */
 
 static uint32_t slot_of(const beam_search *s, int32_t parent, int32_t label) {
   uint64_t h = ((uint64_t)(uint32_t)parent << 32 | (uint32_t)label) * 0x9E3779B97F4A7C15u;
@@ -92,8 +91,7 @@ static int32_t child_of(beam_search *s, int32_t parent, int32_t label) {
   return s->n++;
 }
 
-/* ---- the best `width` nodes -----------------------------------------------------------------------------------------
- */
+/* ---- the best `width` nodes ---- */
 
 static double total_at(const beam_search *s, int64_t i) { return s->node[s->next[i]].now.total; }
 
@@ -131,8 +129,7 @@ static void offer(beam_search *s, int32_t node) {
     swap_next(s, i, (i - 1) / 2);
 }
 
-/* ---- frames ---------------------------------------------------------------------------------------------------------
- */
+/* ---- frames ---- */
 
 static int by_score(const void *a, const void *b) {
   const ranked_label *x = a, *y = b;
@@ -234,8 +231,7 @@ int64_t crn_ctc_greedy(const double *log_p, int64_t T, int64_t V, int64_t blank,
   return n;
 }
 
-/* ---- batches --------------------------------------------------------------------------------------------------------
- */
+/* ---- batches ---- */
 
 typedef struct decode_job {
   const crn_tensor *scores;

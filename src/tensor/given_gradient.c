@@ -2,7 +2,7 @@
  *
  * An operation whose gradient comes in as a tensor.
  */
-#include "loss/given_gradient.h"
+#include "tensor/given_gradient.h"
 
 #include <string.h>
 

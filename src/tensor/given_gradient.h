@@ -2,8 +2,8 @@
  *
  * Losses whose gradient is defined rather than derived: cross entropy against soft targets, generic_ce, via_layer.
  */
-#ifndef CRN_LOSS_GIVEN_GRADIENT_H
-#define CRN_LOSS_GIVEN_GRADIENT_H
+#ifndef CRN_TENSOR_GIVEN_GRADIENT_H
+#define CRN_TENSOR_GIVEN_GRADIENT_H
 
 #include "tensor/ops.h"
 
