@@ -259,7 +259,7 @@ static crn_status run_layer(crn_exec *x, crn_layer *l) {
     if (st == CRN_OK && l->batch_norm) st = crn_batch_norm_apply(x, l, d);
   }
   if (st == CRN_OK && crn_run_failed(r)) st = r->err->code;
-  if (st == CRN_OK && l->common.copy_output_loss != CRN_UNSET) st = copy_output_loss(x, l, d);
+  if (st == CRN_OK && l->dict && l->common.copy_output_loss != CRN_UNSET) st = copy_output_loss(x, l, d);
   if (st == CRN_OK) st = check_output(x, l, d);
   if (st == CRN_OK && l->loss) st = crn_exec_losses(x, l);
   if (st == CRN_OK) st = crn_exec_layer_constraints(x, l);
