@@ -9,6 +9,9 @@
 /* ORDER FAMILIES: declared here, listed below */
 extern const crn_layer_desc crn_family_linear[];
 extern const crn_layer_desc crn_family_copy[];
+extern const crn_layer_desc crn_family_print[];
+extern const crn_layer_desc crn_family_statistics[];
+extern const crn_layer_desc crn_family_masks[];
 extern const crn_layer_desc crn_family_scaled_grad[];
 extern const crn_layer_desc crn_family_random[];
 extern const crn_layer_desc crn_family_chunks[];
@@ -55,6 +58,9 @@ extern const crn_layer_desc crn_family_missing[];
 static const crn_layer_desc *const families[] = {
     crn_family_linear,
     crn_family_copy,
+    crn_family_print,
+    crn_family_statistics,
+    crn_family_masks,
     crn_family_scaled_grad,
     crn_family_random,
     crn_family_chunks,
