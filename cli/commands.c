@@ -7,19 +7,13 @@
 #include <string.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_cmd_cleanup,
-    &cli_cmd_compute_priors,
+    &cli_cmd_cleanup, &cli_cmd_compute_priors,
     &cli_cmd_config, //
     &cli_cmd_dump,   //
     &cli_cmd_eval,   //
-    &cli_cmd_forward,
-    &cli_cmd_functions,
-    &cli_cmd_initialize_model,
+    &cli_cmd_forward, &cli_cmd_functions,      &cli_cmd_graph, &cli_cmd_info, &cli_cmd_initialize_model,
     &cli_cmd_keys, //
-    &cli_cmd_layers,
-    &cli_cmd_search,
-    &cli_cmd_train,
-    NULL,
+    &cli_cmd_layers,  &cli_cmd_search,         &cli_cmd_train, NULL,
 };
 
 const cli_command *cli_command_find(const char *name) {

@@ -136,5 +136,8 @@ const crn_data_env *crn_dataset_env(const crn_dataset *ds);
 typedef struct crn_data_opt crn_data_opt;
 typedef struct crn_dataset_class crn_dataset_class;
 const crn_dataset_class *const *crn_dataset_classes(size_t *n); /* all known classes */
+typedef enum crn_class_state { CRN_CLASS_THERE, CRN_CLASS_NOT_IMPLEMENTED, CRN_CLASS_UNKNOWN } crn_class_state;
+/* *doc: what it is, or why it isn't there; *nearest: of an unknown one, or NULL. */
+crn_class_state crn_dataset_class_look_up(const char *name, const char **doc, const char **nearest);
 
 #endif

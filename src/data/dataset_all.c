@@ -3,6 +3,8 @@
  * The list of all dataset classes. A class that configs name but that isn't implemented is here too, without functions,
  * so that it is refused by name.
  */
+#include <string.h>
+
 #include "data/dataset_class.h"
 #include "data/datasets.h"
 
@@ -85,4 +87,18 @@ static const crn_dataset_class *const all[] = {
 const crn_dataset_class *const *crn_dataset_classes(size_t *n) {
   *n = sizeof all / sizeof *all;
   return all;
+}
+
+crn_class_state crn_dataset_class_look_up(const char *name, const char **doc, const char **nearest) {
+  const size_t n = sizeof all / sizeof *all;
+  const char *names[64];
+  *doc = *nearest = NULL;
+  for (size_t i = 0; i < n; i++) {
+    if (strcmp(all[i]->name, name) != 0) continue;
+    *doc = all[i]->doc;
+    return all[i]->init ? CRN_CLASS_THERE : CRN_CLASS_NOT_IMPLEMENTED;
+  }
+  for (size_t i = 0; i < n && i < 64; i++) names[i] = all[i]->name;
+  *nearest = crn_nearest(name, names, n < 64 ? n : 64);
+  return CRN_CLASS_UNKNOWN;
 }

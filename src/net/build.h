@@ -32,6 +32,10 @@ crn_status crn_layer_add_edge(crn_build *b, crn_layer *l, crn_layer *to, crn_edg
 
 /* options.c */
 crn_status crn_options_parse(crn_build *b, crn_layer *l);      /* plain options, before references */
+/* Whether a class (or every class) has an option; if not, *nearest is a similar one or NULL. */
+bool crn_option_is_known(const crn_layer_desc *d, const char *key, const char **nearest);
+/* Class and options of a loss (opts may be NULL), as they would be checked for layer l. */
+crn_status crn_loss_options_check(crn_build *b, crn_layer *l, const char *name, const crn_value *opts);
 crn_status crn_options_refs(crn_build *b, crn_layer *l);       /* options that name layers, and sources */
 
 /* build.c */

@@ -139,6 +139,13 @@ static crn_status check_loss_keys(crn_build *b, crn_layer *l) {
                         l->common.loss_scale, scale);
 }
 
+crn_status crn_loss_options_check(crn_build *b, crn_layer *l, const char *name, const crn_value *opts) {
+  crn_loss loss = {.desc = loss_class(b, l, name, true), .layer = l};
+  if (!loss.desc) return b->err->code;
+  const crn_value *none = opts ? opts : crn_v_dict(&b->net->arena);
+  return none ? loss_options(b, l, none, &loss, false) : crn_err_memory(b->err);
+}
+
 crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
   if (l->desc->flags & CRN_L_INTERNAL) return CRN_OK;
   if (!(l->common.loss_only_on_non_search > 0 && l->scope->search)) CRN_TRY(check_loss_keys(b, l));

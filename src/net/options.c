@@ -222,6 +222,19 @@ crn_status crn_options_check_dict(crn_build *b, const crn_layer *l, const crn_va
   return parse_table(b, l, dict, opts, cfg, what);
 }
 
+bool crn_option_is_known(const crn_layer_desc *d, const char *key, const char **nearest) {
+  const crn_opt *const tables[3] = {d->opts, common_opts, d->flags & CRN_L_CONCAT ? input_opts : NULL};
+  const char *names[256];
+  size_t n = 0;
+  if (in_list(other_keys, key)) return true;
+  for (int t = 0; t < 3; t++) {
+    if (in_table(tables[t], key)) return true;
+    n = collect_names(tables[t], names, n);
+  }
+  *nearest = crn_nearest(key, names, n);
+  return false;
+}
+
 crn_status crn_options_parse(crn_build *b, crn_layer *l) {
   const crn_layer_desc *d = l->desc;
   const crn_opt *const tables[4] = {d->opts, common_opts, d->flags & CRN_L_CONCAT ? input_opts : NULL, NULL};

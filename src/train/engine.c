@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/report.h"
 #include "train/progress.h"
 #include "train/start_epoch.h"
 
@@ -195,7 +196,7 @@ static crn_status train_epoch(crn_engine *e, crn_dataset *train, crn_scores *sco
   (void)snprintf(label, sizeof(label), "train epoch %lld", (long long)e->epoch);
   CRN_TRY(crn_dataset_begin_epoch(train, e->epoch, NULL, err));
   CRN_TRY(crn_lr_for_epoch(e->lr, e->epoch, 0, &lr, err));
-  crn_logf(&e->log, 3, "start epoch %lld with learning rate %.9g ...", (long long)e->epoch, lr);
+  crn_logf(&e->log, 4, "start epoch %lld with learning rate %.9g ...", (long long)e->epoch, lr);
   crn_scores_clear(scores);
   crn_pass p = {.exec = e->train_exec, .net = e->train_net, .dataset = train, .use = CRN_BATCH_TRAIN, .train = true, .label = label, .lr = lr, .scores = scores};
   CRN_TRY(crn_engine_pass(e, &p, err));
@@ -217,6 +218,24 @@ static void save_crash(crn_engine *e, crn_status why) {
   crn_err_clear(&ignore);
 }
 
+static crn_status log_network(crn_engine *e, crn_err *err) {
+  crn_str text = {0};
+  if (e->log.verbosity < 2) return CRN_OK;
+  crn_str_add(&text, "Network layer topology:\n");
+  crn_net_describe_data(e->train_net, &text);
+  crn_net_describe_layers(e->train_net, &text);
+  crn_net_describe_params(e->train_net, false, &text);
+  if (e->log.verbosity >= 3) crn_net_describe_loops(e->train_net, &text);
+  for (char *line = text.p, *end; line && *line; line = end + 1) {
+    end = strchr(line, '\n');
+    *end = 0;
+    crn_logf(&e->log, 2, "%s", line);
+  }
+  const bool ok = crn_str_ok(&text);
+  crn_str_free(&text);
+  return ok ? CRN_OK : crn_err_memory(err);
+}
+
 static crn_status train(crn_engine *e, crn_err *err) {
   crn_dataset *data = NULL;
   eval_sets sets = {.n = 0};
@@ -227,6 +246,7 @@ static crn_status train(crn_engine *e, crn_err *err) {
   if (st == CRN_OK && !data) st = crn_fail(err, CRN_E_CONFIG, "%s: key 'train' is missing: task train needs data", crn_config_file(e->config));
   if (st == CRN_OK) st = crn_engine_extern_data(e, data, err);
   if (st == CRN_OK) st = crn_net_build(e->values, (crn_net_mode){.train = true, .eval = true}, e->store, &e->log, &e->train_net, err);
+  if (st == CRN_OK) st = log_network(e, err);
   if (st == CRN_OK) st = crn_engine_check_data(e->train_net, data, err);
   if (st == CRN_OK) st = make_exec(e, e->train_net, &e->train_exec, err);
   if (st == CRN_OK) st = crn_engine_eval_net(e, (crn_net_mode){.eval = true}, err);

@@ -106,6 +106,12 @@ crn_status crn_engine_curve(crn_engine *e, crn_err *err); /* engine_curve.c: lea
 /* step_report.c: add to a failed step's message what was fed (SPEC 8). */
 void crn_step_report(const crn_exec *x, const crn_batch *b, int64_t epoch, int64_t step, crn_err *err);
 
+/* task_info.c: what a config amounts to. search: of the searching network (also when the task is search); params: list
+ * them. n_problems: lines below "not supported:". */
+crn_status crn_engine_info(crn_config *config, const crn_log *log, bool search, bool params, crn_str *out, int64_t *n_problems,
+                           crn_err *err);
+crn_status crn_engine_graph(crn_config *config, const crn_log *log, bool search, crn_str *out, crn_err *err);
+
 /* Tasks. */
 crn_status crn_task_train(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
 crn_status crn_task_eval(crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err);
