@@ -201,6 +201,28 @@ static void test_only_on_eval(void **state) {
   }
 }
 
+/* Class loss: values per frame, with those of padded frames. */
+static void test_loss_layer(void **state) {
+  (void)state;
+  loss_net n;
+  net_open(&n,
+           "{" DATA
+           "'network': {'p': {'class': 'activation', 'activation': 'softmax', 'from': 'data'}, 'v': {'class': 'loss', "
+           "'loss_': 'ce', 'from': 'p', 'is_output_layer': True}, 'e': {'class': 'copy', 'from': 'v/error', "
+           "'is_output_layer': True}, 'output': {'class': 'copy', 'from': 'v', 'loss': 'as_is'}}}",
+           false, feeds, 3);
+  net_run(&n);
+  assert_int_equal(n.net->n_losses, 1);
+  expect_near("sum", net_loss(&n, "output")->cost, 3.466270, 1e-6);
+  const crn_tensor *e = crn_exec_value(n.exec, crn_net_find(n.net, "e"))->v;
+  static const int want[6] = {0, 1, -1, 1, 0, 0};
+  for (int i = 0; i < 6; i++)
+    if (want[i] >= 0) assert_int_equal((int)crn_t_get(e, i), want[i]);
+  net_close(&n);
+  expect_refused("{" DATA "'network': {'output': {'class': 'loss', 'loss_': 'edit_distance', 'from': 'data'}}}",
+                 "per frame");
+}
+
 static void test_refused(void **state) {
   (void)state;
   expect_refused(CONFIG(LINEAR("'softmax'") "'target': 'soft', 'loss': 'ce', 'loss_opts': {'label_smoothing': 0.1}"),
@@ -225,9 +247,11 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_ce_values), cmocka_unit_test(test_ce_bound),     cmocka_unit_test(test_gradients),
-      cmocka_unit_test(test_norms),     cmocka_unit_test(test_lengths),      cmocka_unit_test(test_bad_label),
-      cmocka_unit_test(test_refused),   cmocka_unit_test(test_only_on_eval), cmocka_unit_test(test_defined_gradients),
+      cmocka_unit_test(test_ce_values),    cmocka_unit_test(test_ce_bound),
+      cmocka_unit_test(test_gradients),    cmocka_unit_test(test_norms),
+      cmocka_unit_test(test_lengths),      cmocka_unit_test(test_bad_label),
+      cmocka_unit_test(test_loss_layer),   cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_only_on_eval), cmocka_unit_test(test_defined_gradients),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

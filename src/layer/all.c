@@ -50,6 +50,7 @@ extern const crn_layer_desc crn_family_shape[];
 extern const crn_layer_desc crn_family_reinterpret[];
 extern const crn_layer_desc crn_family_state[];
 extern const crn_layer_desc crn_family_twod[];
+extern const crn_layer_desc crn_family_loss[];
 
 extern const crn_layer_desc crn_family_cond[];
 extern const crn_layer_desc crn_family_split[];
@@ -99,6 +100,7 @@ static const crn_layer_desc *const families[] = {
     crn_family_reinterpret,
     crn_family_state,
     crn_family_twod,
+    crn_family_loss,
     crn_family_cond,
     crn_family_split,
     crn_family_missing, /* last */

@@ -29,7 +29,6 @@ const crn_layer_desc crn_family_missing[] = {
     MISSING("image_summary"),
     MISSING("istft"),
     MISSING("kenlm"),
-    MISSING("loss"),
     MISSING("mask_based_gevbeamforming"),
     MISSING("mask_based_mvdrbeamforming"),
     MISSING("mel_filterbank"),

@@ -60,9 +60,9 @@ struct crn_loss {
   crn_loss *next;    /* further losses of the same layer */
 };
 
-/* Construction: a loss within a loss, of the same layer and target, from a dict {"class": NAME, …}; and the checks that
- * its class asks for. */
-crn_status crn_loss_make_inner(crn_build *b, crn_layer *l, const crn_value *dict, crn_loss **out);
+/* Construction: a loss that isn't in the network's list (inside of another one, of a layer of class loss), on the output of
+ * l, from a dict {"class": NAME, …}; target may be NULL. And the checks that its class asks for. */
+crn_status crn_loss_make_inner(crn_build *b, crn_layer *l, const crn_value *dict, crn_layer *target, crn_loss **out);
 crn_status crn_loss_check(crn_build *b, const crn_loss *loss);
 
 const crn_loss_desc *crn_loss_class_find(const char *name);

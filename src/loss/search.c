@@ -68,7 +68,7 @@ static const crn_opt expected_opts[] = {{.name = "loss",
 
 static crn_status expected_refs(crn_build *b, crn_layer *l, crn_loss *loss) {
   expected_cfg *c = loss->cfg;
-  return crn_loss_make_inner(b, l, c->loss, &c->inner);
+  return crn_loss_make_inner(b, l, c->loss, loss->target, &c->inner);
 }
 
 static crn_status expected_check(crn_build *b, crn_layer *l, const crn_loss *loss) {

@@ -188,7 +188,7 @@ crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
   return wanted && desc->refs ? desc->refs(b, l, loss) : CRN_OK;
 }
 
-crn_status crn_loss_make_inner(crn_build *b, crn_layer *l, const crn_value *dict, crn_loss **out) {
+crn_status crn_loss_make_inner(crn_build *b, crn_layer *l, const crn_value *dict, crn_layer *target, crn_loss **out) {
   const char *name = crn_v_cstr(crn_v_get(dict, "class"));
   crn_loss *loss = CRN_ARENA_NEW(&b->net->arena, crn_loss);
   if (!name) return crn_layer_fail(b, l, CRN_E_CONFIG, "loss option 'loss': expected a dict with the key 'class'");
@@ -198,7 +198,7 @@ crn_status crn_loss_make_inner(crn_build *b, crn_layer *l, const crn_value *dict
   if (!loss->desc) return b->err->code;
   loss->layer = l;
   loss->name = l->path;
-  loss->target = l->loss->target;
+  loss->target = target;
   loss->active = true;
   CRN_TRY(loss_options(b, l, dict, loss, true));
   return loss->desc->refs ? loss->desc->refs(b, l, loss) : CRN_OK;
