@@ -29,7 +29,7 @@ check-tf: build # TensorFlow (installed into a virtual environment) reads the ch
 demo: build # DEMO=name: one of them
 	demos/run $(BUILD) $(DEMO)
 
-bench: build # BENCH=name: one of them
+bench: build # BENCH=prefix: some groups of them
 	bench/run $(BUILD) $(BENCH)
 
 install: build

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Time of LSTM passes on one thread, forward and training step (forward, backward, plain gradient step on the weights),
- * process CPU clock, smallest and median of several runs. Usage: bench_lstm [best|table name] [runs]
+ * Time of LSTM passes on one thread, forward or training step (forward, backward, plain gradient step on the weights),
+ * process CPU clock, one line "ms X" per run. Usage: bench_lstm NET forward|training RUNS [full|ragged [table]]
  */
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "kernel/kernel.h"
 #include "tensor/mem.h"
 #include "tensor/ops.h"
+#include "timing.h"
 
 #define MAX_LAYERS 6
 
@@ -23,11 +21,9 @@ typedef struct net {
 } net;
 
 static const net nets[] = {
-    {"1x512 B=16", 100, 16, 512, 512, 1, false, false},
-    {"1x512 B=32", 100, 32, 512, 512, 1, false, false},
-    {"6x500 both B=16", 100, 16, 40, 500, 6, true, false},
-    {"1x512 B=32 lengths 20-100", 100, 32, 512, 512, 1, false, true},
-    {"6x500 both B=16 lengths 20-100", 100, 16, 40, 500, 6, true, true},
+    {"1x512x16", 100, 16, 512, 512, 1, false, false},
+    {"1x512x32", 100, 32, 512, 512, 1, false, false},
+    {"6x500x16", 100, 16, 40, 500, 6, true, false},
 };
 
 typedef struct direction {
@@ -35,26 +31,12 @@ typedef struct direction {
   int64_t in;       /* features of a layer's input */
 } direction;
 
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
-static void fill(float *x, int64_t n, float scale) {
-  uint32_t s = 12345;
-  for (int64_t i = 0; i < n; i++) {
-    s = s * 1664525u + 1013904223u;
-    x[i] = scale * ((float)(s >> 8) / 8388608.0f - 1.0f);
-  }
-}
-
 static void make_storage(crn_storage *st, int64_t n, float scale) {
   st->bytes = (size_t)n * sizeof(float);
   st->data = aligned_alloc(64, (st->bytes + 63) / 64 * 64);
   st->is_param = st->borrowed = true;
   if (!st->data) abort();
-  fill(st->data, n, scale);
+  fill_floats(st->data, n, scale);
 }
 
 /* One layer; the inputs are the outputs of both directions of the layer below. */
@@ -97,12 +79,7 @@ static void step(crn_run *r, const net *c, direction d[][2], bool train, const f
   crn_run_reset(r);
 }
 
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static void bench(const net *c, const crn_kernels *kernels, int runs) {
+static void bench(const net *c, const crn_kernels *kernels, bool train, long runs) {
   static direction d[MAX_LAYERS][2];
   memset(d, 0, sizeof d);
   crn_err err = {0};
@@ -118,21 +95,14 @@ static void bench(const net *c, const crn_kernels *kernels, int runs) {
     }
   float *x = malloc((size_t)(c->T * c->B * c->in) * sizeof *x);
   int32_t *lens = malloc((size_t)c->B * sizeof *lens);
-  double *ms = malloc((size_t)runs * sizeof *ms);
-  if (!x || !lens || !ms) exit(1);
-  fill(x, c->T * c->B * c->in, 1);
+  if (!x || !lens) exit(1);
+  fill_floats(x, c->T * c->B * c->in, 1);
   for (int64_t b = 0; b < c->B; b++) lens[b] = (int32_t)(c->ragged ? c->T - (c->T * 4 / 5) * b / (c->B - 1) : c->T);
-  (void)printf("%-32s", c->name);
-  for (int train = 0; train < 2; train++) {
-    for (int k = -1; k < runs; k++) {
-      double t = now_ms();
-      step(&r, c, d, train, x, lens);
-      if (k >= 0) ms[k] = now_ms() - t;
-    }
-    qsort(ms, (size_t)runs, sizeof *ms, compare);
-    (void)printf("  %s %7.1f (median %7.1f) ms", train ? "training" : "forward", ms[0], ms[runs / 2]);
+  for (long k = -1; k < runs; k++) {
+    const double start = now_ms();
+    step(&r, c, d, train, x, lens);
+    if (k >= 0) print_ms(now_ms() - start);
   }
-  (void)printf("  peak %zu MB\n", crn_mem_get_stats(mem).peak_bytes >> 20);
   crn_run_deinit(&r);
   for (int l = 0; l < c->layers; l++)
     for (int k = 0; k < 6; k++) {
@@ -142,18 +112,21 @@ static void bench(const net *c, const crn_kernels *kernels, int runs) {
     }
   free(x);
   free(lens);
-  free(ms);
   crn_mem_free_all(mem);
 }
 
 int main(int argc, char **argv) {
-  const crn_kernels *kernels = crn_kernels_select(argc > 1 && strcmp(argv[1], "best") != 0 ? argv[1] : NULL);
-  const long runs = argc > 2 ? strtol(argv[2], NULL, 10) : 7;
-  if (!kernels || runs < 1 || runs > 1000000) {
-    (void)fprintf(stderr, "usage: bench_lstm [best|reference|v3|v4] [runs]\n");
-    return 1;
-  }
-  (void)printf("table %s\n", kernels->name);
-  for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) bench(&nets[i], kernels, (int)runs);
-  return 0;
+  const crn_kernels *kernels = crn_kernels_select(argc > 5 && strcmp(argv[5], "best") != 0 ? argv[5] : NULL);
+  const long runs = argc > 3 ? strtol(argv[3], NULL, 10) : 0;
+  for (size_t i = 0; i < sizeof nets / sizeof *nets && kernels && runs > 0; i++)
+    if (strcmp(argv[1], nets[i].name) == 0) {
+      net c = nets[i];
+      c.ragged = argc > 4 && strcmp(argv[4], "ragged") == 0;
+      bench(&c, kernels, strcmp(argv[2], "training") == 0, runs);
+      return 0;
+    }
+  (void)fprintf(
+      stderr,
+      "usage: bench_lstm 1x512x16|1x512x32|6x500x16 forward|training RUNS [full|ragged [best|reference|v3|v4]]\n");
+  return 1;
 }

@@ -1,35 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Time of a whole network, one thread, process CPU clock: training step (forward, backward, adam), evaluation, forward or
- * search, on made data. Prints "ms median min", peak memory of the value pool and system allocations per step.
+ * Time of a whole network, one thread, process CPU clock: training step (forward, backward, adam), evaluation, forward
+ * or search, on made data. Prints "ms X" for each run, then the peak memory of the value pool, the bytes of the
+ * parameters and the system allocations per step.
  *
- * Usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH… B=BATCH [ragged]
+ * Usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH… B=BATCH [warm=RUNS] [ragged]
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/resource.h>
 
 #include "net/exec.h"
+#include "timing.h"
 #include "train/updater.h"
 
 #define MAX_KEYS 8
 
 typedef struct job {
   const char *mode;
-  int runs;
+  int runs, warm;
   int64_t B;
   bool ragged;
   const char *keys[MAX_KEYS];
   int64_t lengths[MAX_KEYS];
   int n_keys;
 } job;
-
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
 
 static void die(const crn_err *err) {
   fprintf(stderr, "bench_model: %s\n", crn_err_text(err));
@@ -48,11 +43,14 @@ static void feed_key(const job *j, crn_exec *x, const crn_extern *e, int64_t len
   int32_t *lens = malloc(sizeof(int32_t) * (size_t)j->B);
   void *values = malloc(sizeof(float) * (size_t)n);
   if (!lens || !values) exit(1);
-  for (int64_t b = 0; b < j->B; b++) lens[b] = (int32_t)(j->ragged ? length / 5 + (length - length / 5) * b / (j->B > 1 ? j->B - 1 : 1) : length);
+  for (int64_t b = 0; b < j->B; b++)
+    lens[b] = (int32_t)(j->ragged ? length / 5 + (length - length / 5) * b / (j->B > 1 ? j->B - 1 : 1) : length);
   const int64_t labels = crn_tmpl_dim(&e->t) > 1 ? crn_tmpl_dim(&e->t) : 2;
   for (int64_t i = 0; i < n; i++) {
-    if (e->t.sparse) ((int32_t *)values)[i] = (int32_t)(1 + next_random(&seed) % (uint32_t)(labels - 1));
-    else ((float *)values)[i] = (float)next_random(&seed) / 8388608.0f - 1.0f;
+    if (e->t.sparse)
+      ((int32_t *)values)[i] = (int32_t)(1 + next_random(&seed) % (uint32_t)(labels - 1));
+    else
+      ((float *)values)[i] = (float)next_random(&seed) / 8388608.0f - 1.0f;
   }
   const int32_t *l[1] = {lens};
   if (crn_exec_feed(x, e->key, e->t.sparse ? CRN_I32 : CRN_F32, e->t.n, shape, values, 1, l, err) != CRN_OK) die(err);
@@ -73,7 +71,8 @@ static crn_updater *make_updater(crn_net *net, const crn_value *config, crn_upda
   for (int i = 0; i < net->n_params; i++) {
     crn_param *p = net->params[i];
     const int64_t row = p->spec.rank > 1 ? p->size / p->spec.shape[0] : 1;
-    (*params)[i] = (crn_update_param){.name = p->path, .w = p->st.data, .rows = p->size / row, .row_len = row, .trainable = net->trainable[i]};
+    (*params)[i] = (crn_update_param){
+        .name = p->path, .w = p->st.data, .rows = p->size / row, .row_len = row, .trainable = net->trainable[i]};
   }
   if (crn_updater_new(config, *params, (size_t)net->n_params, 1, NULL, NULL, &u, err) != CRN_OK) die(err);
   return u;
@@ -97,44 +96,45 @@ static void update(crn_exec *x, crn_updater *u, int64_t step, crn_err *err) {
   free(g);
 }
 
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
 static void run(const job *j, crn_exec *x, crn_updater *u, crn_err *err) {
-  double *ms = calloc((size_t)j->runs, sizeof(double));
-  if (!ms) exit(1);
   uint64_t before = 0;
-  for (int i = -2; i < j->runs; i++) { /* two to warm up */
+  for (int i = -j->warm; i < j->runs; i++) {
     if (i == 0) before = crn_mem_get_stats(x->mem).n_system;
     const bool train = !strcmp(j->mode, "train");
-    crn_exec_begin(x, train, (uint64_t)(i + 2));
+    crn_exec_begin(x, train, (uint64_t)(i + j->warm));
     feed_all(j, x, err);
     const double t0 = now_ms();
     if (crn_exec_forward(x, err) != CRN_OK) die(err);
     if (train) {
       if (crn_exec_backward(x, err) != CRN_OK) die(err);
-      update(x, u, i + 2, err);
+      update(x, u, i + j->warm, err);
     }
-    if (i >= 0) ms[i] = now_ms() - t0;
+    if (i >= 0) print_ms(now_ms() - t0);
   }
-  qsort(ms, (size_t)j->runs, sizeof(double), by_value);
   const crn_mem_stats s = crn_mem_get_stats(x->mem);
-  printf("ms median=%.3f min=%.3f peak_mib=%.1f system_allocs_per_step=%.2f\n", ms[j->runs / 2], ms[0], (double)s.peak_bytes / 1048576.0, (double)(s.n_system - before) / j->runs);
-  free(ms);
+  int64_t params = 0;
+  for (int i = 0; i < x->net->n_params; i++) params += x->net->params[i]->size;
+  struct rusage used = {0};
+  (void)getrusage(RUSAGE_SELF, &used);
+  printf("peak_mib=%.2f params_mib=%.2f process_mib=%.2f system_allocs_per_step=%.2f\n",
+         (double)s.peak_bytes / 1048576.0, (double)params * 4 / 1048576.0, (double)used.ru_maxrss / 1024.0,
+         (double)(s.n_system - before) / (j->runs > 0 ? j->runs : 1));
 }
 
 static void parse(int argc, char **argv, job *j) {
   j->mode = argv[2];
   j->runs = (int)strtol(argv[3], NULL, 10);
   j->B = 1;
+  j->warm = 1;
   for (int i = 4; i < argc; i++) {
     char *eq = strchr(argv[i], '=');
     if (!strcmp(argv[i], "ragged")) j->ragged = true;
     if (!eq) continue;
     *eq = 0;
-    if (!strcmp(argv[i], "B")) j->B = strtol(eq + 1, NULL, 10);
+    if (!strcmp(argv[i], "B"))
+      j->B = strtol(eq + 1, NULL, 10);
+    else if (!strcmp(argv[i], "warm"))
+      j->warm = (int)strtol(eq + 1, NULL, 10);
     else if (j->n_keys < MAX_KEYS) {
       j->keys[j->n_keys] = argv[i];
       j->lengths[j->n_keys++] = strtol(eq + 1, NULL, 10);
@@ -152,7 +152,9 @@ int main(int argc, char **argv) {
   crn_update_param *params = NULL;
   job j = {0};
   if (argc < 5) {
-    fprintf(stderr, "usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH... B=BATCH [ragged]\n");
+    fprintf(
+        stderr,
+        "usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH... B=BATCH [warm=RUNS] [ragged]\n");
     return 1;
   }
   parse(argc, argv, &j);
@@ -160,7 +162,8 @@ int main(int argc, char **argv) {
   const crn_net_mode mode = {.train = train, .eval = train || !strcmp(j.mode, "eval"), .search = search};
   crn_store *store = crn_store_new(CRN_F32);
   const crn_session_opts opts = {.n_threads = 1, .seed = 1};
-  if (!store || crn_v_read_json(&arena, argv[1], &config, &err) != CRN_OK || crn_net_build(config, mode, store, NULL, &net, &err) != CRN_OK ||
+  if (!store || crn_v_read_json(&arena, argv[1], &config, &err) != CRN_OK ||
+      crn_net_build(config, mode, store, NULL, &net, &err) != CRN_OK ||
       crn_store_init_values(store, 1, &err) != CRN_OK || crn_exec_new(net, &opts, &x, &err) != CRN_OK)
     die(&err);
   if (train) u = make_updater(net, config, &params, &err);
