@@ -59,6 +59,7 @@ static bool split_options(checker *c, const crn_layer_desc *d, const char *path,
       if (!crn_v_put(a, *known, key, dict->u.dict.vals[i])) return false;
       continue;
     }
+    if (!d->forward) continue; /* not there at all: its options aren't known */
     crn_str s = {0};
     crn_str_addf(&s, "class '%s' has no option '%s'", d->name, key);
     if (near) crn_str_addf(&s, " (did you mean '%s'?)", near);

@@ -111,24 +111,49 @@ static void close_sets(eval_sets *s) {
   }
 }
 
-static crn_status evaluate(crn_engine *e, eval_sets *s, crn_err *err) {
-  crn_dataset_scores lines[16];
-  for (int i = 0; i < s->n; i++) {
-    char label[96];
-    (void)snprintf(label, sizeof(label), "epoch %lld '%s' eval", (long long)e->epoch, s->names[i]);
-    crn_scores_clear(&s->scores[i]);
-    CRN_TRY(crn_dataset_begin_epoch(s->sets[i], e->epoch, NULL, err));
-    CRN_TRY(crn_engine_check_data(e->eval_net, s->sets[i], err));
-    crn_pass p = {.exec = e->eval_exec, .net = e->eval_net, .dataset = s->sets[i], .use = !strcmp(s->names[i], "dev") ? CRN_BATCH_DEV : CRN_BATCH_EVAL, .label = label, .scores = &s->scores[i]};
-    CRN_TRY(crn_engine_pass(e, &p, err));
-    lines[i] = (crn_dataset_scores){s->names[i], &s->scores[i]};
-    if (e->lr) {
-      CRN_TRY(crn_scores_store(&s->scores[i], s->names[i], e->lr, e->epoch, err));
-      CRN_TRY(crn_lr_save(e->lr, err));
-    }
+static crn_status evaluate_set(crn_engine *e, eval_sets *s, int i, crn_err *err) {
+  char label[96];
+  (void)snprintf(label, sizeof(label), "epoch %lld '%s' eval", (long long)e->epoch, s->names[i]);
+  crn_scores_clear(&s->scores[i]);
+  CRN_TRY(crn_dataset_begin_epoch(s->sets[i], e->epoch, NULL, err));
+  CRN_TRY(crn_engine_check_data(e->eval_net, s->sets[i], err));
+  crn_pass p = {.exec = e->eval_exec, .net = e->eval_net, .dataset = s->sets[i], .use = !strcmp(s->names[i], "dev") ? CRN_BATCH_DEV : CRN_BATCH_EVAL, .label = label, .scores = &s->scores[i]};
+  CRN_TRY(crn_engine_pass(e, &p, err));
+  if (!e->lr) return CRN_OK;
+  CRN_TRY(crn_scores_store(&s->scores[i], s->names[i], e->lr, e->epoch, err));
+  return crn_lr_save(e->lr, err);
+}
+
+/* Whether the learning-rate file has a score of this data set for the epoch. */
+static bool has_scores(const crn_engine *e, const char *set) {
+  const crn_lr_epoch *entry = crn_lr_table_find(crn_lr_table_of(e->lr), e->epoch);
+  const size_t n = strlen(set);
+  for (size_t i = 0; entry && i < entry->n_scores; i++) {
+    const char *key = entry->scores[i].key;
+    if (!strncmp(key, set, n) && (!strncmp(key + n, "_score", 6) || !strncmp(key + n, "_error", 6))) return true;
   }
-  if (s->n) crn_log_eval_scores(&e->log, lines, (size_t)s->n);
+  return false;
+}
+
+static crn_status evaluate(crn_engine *e, eval_sets *s, bool only_missing, crn_err *err) {
+  crn_dataset_scores lines[16];
+  size_t n = 0;
+  for (int i = 0; i < s->n; i++) {
+    if (only_missing && has_scores(e, s->names[i])) continue;
+    if (only_missing) crn_logf(&e->log, 1, "Last epoch model not yet evaluated on %s. Doing that now.", s->names[i]);
+    CRN_TRY(evaluate_set(e, s, i, err));
+    lines[n++] = (crn_dataset_scores){s->names[i], &s->scores[i]};
+  }
+  if (n) crn_log_eval_scores(&e->log, lines, n);
   return CRN_OK;
+}
+
+/* A training that was ended between saving a model and its evaluation. */
+static crn_status finish_last_epoch(crn_engine *e, eval_sets *s, int64_t first, crn_err *err) {
+  if (first < 2 || !crn_lr_file(e->lr)) return CRN_OK;
+  e->epoch = first - 1;
+  if (!crn_lr_table_find(crn_lr_table_of(e->lr), e->epoch)) return CRN_OK; /* a file of another training */
+  return evaluate(e, s, true, err);
 }
 
 /* ---- training ------------------------------------------------------------------------------------------------------- */
@@ -163,7 +188,7 @@ uint64_t crn_engine_init_seed(const crn_engine *e, int64_t epoch) {
   return (3 * (uint64_t)epoch + 5 * e->seed + 7) % (1ull << 31);
 }
 
-static crn_status start(crn_engine *e, int64_t *first, crn_err *err) {
+static crn_status start(crn_engine *e, int64_t *first, bool *resumed, crn_err *err) {
   const char *import, *load, *se;
   int64_t load_epoch, start_epoch = 0;
   bool ignore_missing;
@@ -182,6 +207,7 @@ static crn_status start(crn_engine *e, int64_t *first, crn_err *err) {
   crn_start s;
   CRN_TRY(crn_start_train(&q, &e->log, &s, err));
   *first = s.first_epoch;
+  *resumed = s.source == CRN_START_MODEL;
   if (s.source == CRN_START_RANDOM || s.source == CRN_START_IMPORT) CRN_TRY(crn_engine_preload(e, e->train_net, true, err));
   if (s.source == CRN_START_MODEL) CRN_TRY(crn_engine_load(e, e->train_net, crn_models_prefix(&m, s.model_epoch), ignore_missing, err));
   if (s.source == CRN_START_IMPORT) CRN_TRY(crn_engine_load(e, e->train_net, import, ignore_missing, err));
@@ -204,8 +230,8 @@ static crn_status train_epoch(crn_engine *e, crn_dataset *train, crn_scores *sco
   CRN_TRY(crn_lr_put_int(e->lr, e->epoch, ":meta:epoch_num_train_steps", p.n_steps, err));
   CRN_TRY(crn_lr_put_int(e->lr, e->epoch, ":meta:epoch_train_time_secs", (int64_t)floor(p.seconds + 0.5), err));
   CRN_TRY(crn_lr_put_int(e->lr, e->epoch, ":meta:global_train_step", first_step, err));
+  CRN_TRY(crn_lr_save(e->lr, err)); /* before the model: one that is there always has its scores */
   if (e->save_interval > 0 && e->epoch % e->save_interval == 0) CRN_TRY(crn_engine_save_epoch(e, err));
-  CRN_TRY(crn_lr_save(e->lr, err));
   crn_log_epoch_scores(&e->log, e->epoch, false, scores, p.seconds);
   return CRN_OK;
 }
@@ -241,6 +267,7 @@ static crn_status train(crn_engine *e, crn_err *err) {
   eval_sets sets = {.n = 0};
   crn_scores scores = {0};
   int64_t first = 1;
+  bool resumed = false;
   const crn_lr_hook hook = {lr_call, e};
   crn_status st = crn_engine_dataset(e, "train", &data, err);
   if (st == CRN_OK && !data) st = crn_fail(err, CRN_E_CONFIG, "%s: key 'train' is missing: task train needs data", crn_config_file(e->config));
@@ -252,14 +279,15 @@ static crn_status train(crn_engine *e, crn_err *err) {
   if (st == CRN_OK) st = crn_engine_eval_net(e, (crn_net_mode){.eval = true}, err);
   if (st == CRN_OK) st = open_sets(e, &sets, err);
   if (st == CRN_OK) st = crn_engine_open_rates(e, &hook, err);
-  if (st == CRN_OK) st = start(e, &first, err);
+  if (st == CRN_OK) st = start(e, &first, &resumed, err);
   if (st == CRN_OK) st = crn_engine_make_updater(e, err);
   scores.exponential = sets.exponential;
+  if (st == CRN_OK && resumed) st = finish_last_epoch(e, &sets, first, err);
   if (st == CRN_OK && e->num_epochs > 0 && first > e->num_epochs) crn_logf(&e->log, 3, "No epochs to train, start_epoch: %lld, final_epoch: %lld", (long long)first, (long long)e->num_epochs);
   for (int64_t n = first; st == CRN_OK && (e->num_epochs == 0 || n <= e->num_epochs); n++) {
     e->epoch = n;
     st = train_epoch(e, data, &scores, err);
-    if (st == CRN_OK) st = evaluate(e, &sets, err);
+    if (st == CRN_OK) st = evaluate(e, &sets, false, err);
     if (st == CRN_OK) crn_lr_log_error_key(e->lr, n);
     if (st == CRN_OK) st = crn_engine_curve(e, err);
     if (st == CRN_OK) st = crn_engine_cleanup(e, n, false, err);
@@ -306,7 +334,7 @@ static crn_status eval(crn_engine *e, crn_err *err) {
   if (st == CRN_OK) st = crn_engine_extern_data(e, sets.sets[0], err);
   if (st == CRN_OK) st = crn_engine_eval_net(e, (crn_net_mode){.eval = true}, err);
   if (st == CRN_OK) st = crn_engine_load_for_task(e, e->eval_net, err);
-  if (st == CRN_OK) st = evaluate(e, &sets, err);
+  if (st == CRN_OK) st = evaluate(e, &sets, false, err);
   if (st == CRN_OK) st = write_eval_file(e, &sets, err);
   close_sets(&sets);
   return st;
