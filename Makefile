@@ -35,10 +35,13 @@ bench: build # BENCH=prefix: some groups of them
 install: build
 	cmake -S . -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null && cmake --install $(BUILD)
 
+docs: build # what is generated from the program's tables
+	$(BUILD)/creturnn layers --doc >docs/layers.md
+
 format:
 	clang-format -i $$(find src cli tests bench include -name '*.[ch]' -not -name '*.pb-c.*')
 
 clean:
 	rm -rf build build-*
 
-.PHONY: all build setup check test check-tf demo bench install format clean
+.PHONY: all build setup check test check-tf demo bench install docs format clean

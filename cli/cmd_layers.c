@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static const cli_option options[] = {{0}};
+static const cli_option options[] = {{"doc", 0, NULL, "print the reference of all classes and losses (docs/layers.md)"}, {0}};
 
 static void print_option(const crn_opt *o) {
   static const char *const types[] = {"bool", "int", "float", "str", "value", "layer", "layers", "dim"};
@@ -51,6 +51,7 @@ static crn_status print_named(cli *c, const char *name) {
 }
 
 static crn_status run(cli *c, const cli_args *args) {
+  if (cli_has(args, "doc")) return cli_layers_doc(&c->arena, stdout) ? CRN_OK : crn_err_memory(&c->err);
   for (size_t i = 0; i < args->n_words; i++) CRN_TRY(print_named(c, args->words[i]));
   const crn_layer_desc *d;
   for (size_t i = 0; !args->n_words && (d = crn_layer_class_at(i)); i++)

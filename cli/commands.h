@@ -12,6 +12,8 @@ extern const cli_command cli_cmd_config, cli_cmd_dump, cli_cmd_eval, cli_cmd_fun
     cli_cmd_search, cli_cmd_train, cli_cmd_forward, cli_cmd_compute_priors, cli_cmd_initialize_model, cli_cmd_cleanup,
     cli_cmd_info, cli_cmd_graph;
 
+/* layers_doc.c: docs/layers.md; false: no memory. */
+bool cli_layers_doc(crn_arena *a, FILE *out);
 /* Live bar and stop flag of the program, for the engine. */
 crn_engine_hooks cli_engine_hooks(cli *c);
 

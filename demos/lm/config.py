@@ -4,6 +4,9 @@
 # demos/lm/run prepares the text and runs this from its output folder; any key can be set on the command line,
 # e.g. ++num_epochs 20.
 
+import json
+import os
+
 use_tensorflow = True
 task = "train"
 
@@ -23,7 +26,7 @@ def text(name, **options):
     }, **options)
 
 
-num_symbols = len(eval(open("data/symbols.txt").read()))
+num_symbols = len(json.load(open("data/symbols.txt")))
 one_symbol = {"dim": num_symbols, "shape": (None,), "sparse": True, "dtype": "int8"}
 extern_data = {"data": dict(one_symbol, available_for_inference=False), "delayed": one_symbol}
 target = "data"
@@ -54,9 +57,10 @@ learning_rate_file = "learning_rates"
 log_verbosity = 3
 calculate_exp_loss = True  # the log gives the perplexity as well
 
-# ---- after training: outputs for held-out text ----
+# ---- after training: outputs for held-out text, TASK=forward creturnn forward config.py ----
 
-if task == "forward":
-    forward_data = text("dev", seq_ordering="default")
+if os.environ.get("TASK") == "forward":
+    eval = text("dev", seq_ordering="default")
     output_file = "held_out.hdf"
     load_epoch = num_epochs
+    forward_batch_size = batch_size

@@ -36,6 +36,8 @@ crn_status crn_options_parse(crn_build *b, crn_layer *l);      /* plain options,
 bool crn_option_is_known(const crn_layer_desc *d, const char *key, const char **nearest);
 /* Class and options of a loss (opts may be NULL), as they would be checked for layer l. */
 crn_status crn_loss_options_check(crn_build *b, crn_layer *l, const char *name, const crn_value *opts);
+const crn_opt *crn_options_of_all(void);    /* options that every layer has, for documentation */
+const crn_opt *crn_options_of_inputs(void); /* and those of classes with one concatenated input */
 crn_status crn_options_refs(crn_build *b, crn_layer *l);       /* options that name layers, and sources */
 
 /* build.c */

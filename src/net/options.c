@@ -55,6 +55,9 @@ static const crn_opt input_opts[] = {
     {.name = "dropout_on_forward", .type = CRN_OPT_BOOL, .offset = OFF(dropout_on_forward), .dflt = "False", .doc = "dropout outside of training too"},
     CRN_OPT_END};
 
+const crn_opt *crn_options_of_all(void) { return common_opts; }
+const crn_opt *crn_options_of_inputs(void) { return input_opts; }
+
 /* Keys of a layer dict that are looked at elsewhere, or have no meaning here. */
 static const char *const other_keys[] = {"class", "from", "state", "collocate_with", "param_device", "debug_print_layer_output",
                                          "control_dependencies_on_output", "name",
