@@ -9,6 +9,8 @@
 /* ORDER FAMILIES: declared here, listed below */
 extern const crn_layer_desc crn_family_linear[];
 extern const crn_layer_desc crn_family_copy[];
+extern const crn_layer_desc crn_family_stft[];
+extern const crn_layer_desc crn_family_signal[];
 extern const crn_layer_desc crn_family_print[];
 extern const crn_layer_desc crn_family_statistics[];
 extern const crn_layer_desc crn_family_masks[];
@@ -59,6 +61,8 @@ extern const crn_layer_desc crn_family_missing[];
 static const crn_layer_desc *const families[] = {
     crn_family_linear,
     crn_family_copy,
+    crn_family_stft,
+    crn_family_signal,
     crn_family_print,
     crn_family_statistics,
     crn_family_masks,

@@ -134,6 +134,11 @@ crn_tensor *crn_conv_transposed(crn_run *r, crn_tensor *y, crn_tensor *w, const 
 /* max (padding -inf) or avg (over positions inside the array). */
 crn_tensor *crn_pool(crn_run *r, crn_tensor *x, bool max, const crn_conv_spec *spec);
 
+/* Spectra of x [B, T, C] real: [B, n_frames, C * (fft_size/2 + 1)] complex64, channels slowest. window: frame_size factors;
+ * frames are padded with zeros to fft_size. (ops_stft.c) */
+crn_tensor *crn_stft(crn_run *r, crn_tensor *x, const double *window, int64_t frame_size, int64_t fft_size, int64_t shift,
+                     int64_t n_frames);
+
 /* ---- recurrent cells (ops_rnn.c) ---- */
 /* A whole LSTM pass. z [T,B,4n]: x·W + b of all frames; w_re [n,4n]; lens [B] int32 (NULL: all T); h0, c0 [B,n] or NULL
  * (zeros). order: "jifo" (native) or "ijfo" (TensorFlow's); forget_bias is added to f. reverse: from each sequence's last
