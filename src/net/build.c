@@ -4,6 +4,7 @@
  * keep their own stacks: a chain of any length needs no recursion.
  */
 #include "net/build.h"
+#include "net/exec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -382,6 +383,7 @@ crn_status crn_net_build(const crn_value *config, crn_net_mode mode, crn_store *
     crn_net_free(net);
     return st;
   }
+  crn_net_print_templates(net);
   *out = net;
   return CRN_OK;
 }

@@ -73,6 +73,7 @@ crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **o
     return st;
   }
   x->run.real = net->store->real;
+  x->watch = crn_exec_watch_flags(net);
   x->run.seed = opts->seed;
   x->keep_all = opts->keep_all;
   find_last_readers(x);
@@ -116,6 +117,7 @@ void crn_exec_begin(crn_exec *x, bool train, uint64_t step) {
   x->constraints = x->total_loss = 0;
   x->n_assigns = 0;
   x->beam_serial = 0;
+  x->current = NULL;
   x->run.train = train;
   x->run.recording = train;
   x->run.step = step;
@@ -261,7 +263,9 @@ static crn_status run_layer(crn_exec *x, crn_layer *l) {
   if (st == CRN_OK && crn_run_failed(r)) st = r->err->code;
   if (st == CRN_OK && l->dict && l->common.copy_output_loss != CRN_UNSET) st = copy_output_loss(x, l, d);
   if (st == CRN_OK) st = check_output(x, l, d);
+  if (st == CRN_OK && x->watch) st = crn_exec_watch(x, l, d);
   if (st == CRN_OK && l->loss) st = crn_exec_losses(x, l);
+  if (st == CRN_OK && l->loss) st = crn_exec_watch_losses(x, l);
   if (st == CRN_OK) st = crn_exec_layer_constraints(x, l);
   if (st != CRN_OK) {
     if (!crn_run_failed(r)) (void)crn_fail(r->err, st, "failed");

@@ -75,6 +75,7 @@ struct crn_exec {
   bool keep_all;         /* don't drop values after their last reader */
   bool *keep;            /* by layer index: values that stay (outputs that are asked for) */
   int *last_reader;      /* by layer index: position in the root body after which the value is not read, -1 = none */
+  unsigned watch;        /* which outputs to print or check (watch.c) */
   crn_threads *threads;
   struct crn_stream *stream; /* states from piece to piece, or NULL (stream.c) */
   struct crn_kept **kept; /* by layer index: states for the next run, NULL = none (kept.c) */
@@ -136,6 +137,12 @@ crn_status crn_exec_objective(crn_exec *x);
 /* constraints.c: those of a layer's output, remembered for the objective; all of them added to total (NULL: nothing yet) */
 crn_status crn_exec_layer_constraints(crn_exec *x, crn_layer *l);
 crn_status crn_exec_add_constraints(crn_exec *x, crn_tensor **total);
+/* watch.c: printing and checking of outputs as debug_* keys of the config ask for */
+unsigned crn_exec_watch_flags(const crn_net *net);
+crn_status crn_exec_watch(crn_exec *x, const crn_layer *l, const crn_data *d);
+crn_status crn_exec_watch_losses(crn_exec *x, const crn_layer *l);
+crn_status crn_exec_fail_not_fed(crn_exec *x, const crn_layer *l, const char *key);
+void crn_net_print_templates(const crn_net *net);
 /* kept.c */
 crn_status crn_exec_keep_states(crn_exec *x);
 void crn_exec_free_kept(crn_exec *x);

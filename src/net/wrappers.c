@@ -23,7 +23,7 @@ static crn_status extern_infer(crn_build *b, crn_layer *l) {
 static crn_status extern_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const crn_extern *e = l->priv;
   const crn_data *d = x->feed[e - x->net->externs];
-  if (!d) return crn_exec_fail(x, l, "data key '%s' is needed, but was not fed", e->key);
+  if (!d) return crn_exec_fail_not_fed(x, l, e->key);
   *out = *d;
   return CRN_OK;
 }

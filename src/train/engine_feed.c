@@ -2,7 +2,6 @@
  *
  * From datasets to networks: which keys are fed, whether they fit (SPEC 1.3), batches into sessions.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "train/engine.h"
@@ -100,13 +99,31 @@ crn_status crn_engine_batcher(crn_engine *e, const crn_net *net, crn_dataset *ds
 
 static bool dtype_of(crn_ntype t, crn_dtype *out) { return crn_dtype_from_name(crn_ntype_name(t), out); }
 
+/* Sequences come batch-major [B, …]; where the template has its batch axis elsewhere, at `axis`, they are moved there. */
+static crn_status feed_moved(crn_exec *x, const crn_batch_array *a, crn_dtype dtype, int axis, const int32_t *const *lens, crn_err *err) {
+  int64_t shape[CRN_MAX_RANK];
+  const int64_t B = a->shape[0], before = crn_t_count(axis, a->shape + 1);
+  const size_t bytes = (size_t)crn_t_count(a->rank - 1 - axis, a->shape + 1 + axis) * crn_dtype_bytes(dtype);
+  char *moved = crn_malloc((size_t)(B * before) * bytes + 1);
+  if (!moved) return crn_err_memory(err);
+  for (int64_t p = 0; p < before; p++)
+    for (int64_t b = 0; b < B; b++) memcpy(moved + (size_t)(p * B + b) * bytes, (const char *)a->data + (size_t)(b * before + p) * bytes, bytes);
+  for (int i = 0; i < a->rank; i++) shape[i] = i < axis ? a->shape[i + 1] : i == axis ? B : a->shape[i];
+  crn_status st = crn_exec_feed(x, a->name, dtype, a->rank, shape, moved, a->lengths ? 1 : 0, lens, err);
+  crn_free(moved);
+  return st;
+}
+
 crn_status crn_engine_feed(crn_exec *x, const crn_batch *b, crn_err *err) {
   for (size_t i = 0; i < b->n_arrays; i++) {
     const crn_batch_array *a = &b->arrays[i];
+    const crn_extern *e = crn_net_extern(x->net, a->name);
     crn_dtype dtype;
     if (!dtype_of(a->dtype, &dtype)) return crn_fail(err, CRN_E_DATA, "data key '%s': type %s can't be fed", a->name, crn_ntype_name(a->dtype));
     const int32_t *lens[1] = {a->lengths};
-    CRN_TRY(crn_exec_feed(x, a->name, dtype, a->rank, a->shape, a->data, a->lengths ? 1 : 0, lens, err));
+    const int axis = e ? crn_tmpl_batch_axis(&e->t) : 0;
+    if (axis > 0 && axis < a->rank && a->rank <= CRN_MAX_RANK) CRN_TRY(feed_moved(x, a, dtype, axis, lens, err));
+    else CRN_TRY(crn_exec_feed(x, a->name, dtype, a->rank, a->shape, a->data, a->lengths ? 1 : 0, lens, err));
   }
   return CRN_OK;
 }

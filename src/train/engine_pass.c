@@ -99,6 +99,17 @@ static crn_status count_scores(const crn_pass *p, crn_err *err) {
   return CRN_OK;
 }
 
+/* Sequences without any frame: there is nothing to learn from. */
+static bool is_empty(const crn_batch *b) {
+  bool any = b->n_seqs == 0;
+  for (size_t i = 0; i < b->n_arrays; i++)
+    if (b->arrays[i].lengths) {
+      if (b->arrays[i].shape[1] > 0) return false;
+      any = true;
+    }
+  return any;
+}
+
 static crn_status one_step(crn_engine *e, crn_pass *p, const crn_batch *b, crn_err *err) {
   crn_exec *x = p->exec;
   crn_exec_begin(x, p->train, (uint64_t)e->store->global_step);
@@ -111,7 +122,7 @@ static crn_status one_step(crn_engine *e, crn_pass *p, const crn_batch *b, crn_e
     double lr;
     CRN_TRY(crn_lr_dynamic(e->lr, p->lr, e->store->global_step, &lr, err));
     if (p->n_steps == 0) CRN_TRY(crn_lr_put_score(e->lr, e->epoch, ":meta:effective_learning_rate", lr, err));
-    if (x->objective) CRN_TRY(crn_engine_update(e, lr, p->n_steps, err));
+    if (x->objective && !is_empty(b)) CRN_TRY(crn_engine_update(e, lr, p->n_steps, err));
     e->store->global_step++;
   }
   crn_exec_apply_assigns(x);

@@ -6,7 +6,7 @@
 
 #include "train/engine.h"
 
-typedef struct range {
+typedef struct range { /* of the finite values */
   double min, max, mean, std;
   int64_t n_bad;
 } range;
@@ -17,14 +17,18 @@ static range range_of(const crn_tensor *t) {
   const int64_t n = crn_t_size(t);
   for (int64_t i = 0; i < n; i++) {
     const double v = crn_t_get(t, i);
-    r.n_bad += !isfinite(v);
+    if (!isfinite(v)) {
+      r.n_bad++;
+      continue;
+    }
     if (v < r.min) r.min = v;
     if (v > r.max) r.max = v;
     sum += v;
     squares += v * v;
   }
-  r.mean = n ? sum / (double)n : 0;
-  r.std = n ? sqrt(fmax(0, squares / (double)n - r.mean * r.mean)) : 0;
+  const int64_t good = n - r.n_bad;
+  r.mean = good ? sum / (double)good : 0;
+  r.std = good ? sqrt(fmax(0, squares / (double)good - r.mean * r.mean)) : 0;
   return r;
 }
 
