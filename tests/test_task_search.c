@@ -217,12 +217,61 @@ static void test_file_forms(void **state) {
   crn_str_free(&s);
 }
 
+/* Rows of a text "array([[[w], [w], …], …], dtype=float32)"; each must be weights: not negative, with sum 1. */
+static size_t check_weights(crn_arena *a, const char *text) {
+  crn_err err = {0};
+  crn_value *v = NULL;
+  assert_true(crn_starts_with(text, "array("));
+  const char *numbers = text + strlen("array("), *end = strstr(numbers, ", dtype=float32)");
+  assert_non_null(end);
+  char *copy = crn_arena_strndup(a, numbers, (size_t)(end - numbers));
+  if (crn_v_parse_literal(a, copy, "array", &v, &err) != CRN_OK) fail_msg("%s", crn_err_text(&err));
+  for (size_t i = 0; i < crn_v_len(v); i++) {
+    double sum = 0, w;
+    for (size_t k = 0; k < crn_v_len(crn_v_at(v, i)); k++) {
+      assert_true(crn_v_to_float(crn_v_at(crn_v_at(crn_v_at(v, i), k), 0), &w));
+      assert_true(w >= 0);
+      sum += w;
+    }
+    assert_true(fabs(sum - 1) < 1e-5);
+  }
+  return crn_v_len(v);
+}
+
+/* Attention weights of the hypotheses: an axis of the source, whose lengths are the same in every step of the loop. */
+static void test_attention_weights(void **state) {
+  (void)state;
+  crn_err err = {0};
+  crn_arena a = {0};
+  crn_value *v = NULL;
+  const char *file = in_folder("weights.py");
+  const char *const settings[] = {SEARCH(file, "py"),
+                                  "network",
+                                  "dict(network, att={'class': 'decide', 'from': 'output/att_weights', "
+                                  "'only_on_search': True, 'is_output_layer': True}, output=dict(network['output'], "
+                                  "unit=dict(network['output']['unit'], att_weights={'class': 'softmax_over_spatial', "
+                                  "'from': 'energy', 'is_output_layer': True})))",
+                                  "search_output_layer",
+                                  "att",
+                                  NULL};
+  search(settings, NULL);
+  char *text = content(file);
+  if (crn_v_parse_literal(&a, text, "file", &v, &err) != CRN_OK) fail_msg("%s", crn_err_text(&err));
+  assert_int_equal(crn_v_len(v), 100);
+  for (size_t i = 0; i < 100; i++) {
+    const size_t n = check_weights(&a, crn_v_cstr(v->u.dict.vals[i]));
+    if (!strcmp(crn_v_cstr(v->u.dict.keys[i]), "seq-0")) assert_int_equal(n, 2); /* "7 9" */
+  }
+  crn_free(text);
+  crn_arena_free(&a);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_recorded_results), cmocka_unit_test(test_text_file),
       cmocka_unit_test(test_beams_and_layers), cmocka_unit_test(test_nbest),
       cmocka_unit_test(test_refused),          cmocka_unit_test(test_eval_scores),
-      cmocka_unit_test(test_file_forms),
+      cmocka_unit_test(test_file_forms),       cmocka_unit_test(test_attention_weights),
   };
   return cmocka_run_group_tests(tests, make, clean);
 }

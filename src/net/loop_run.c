@@ -368,28 +368,52 @@ static crn_status pad_to_largest(crn_exec *x, crn_tensor **v, int64_t T) {
   return CRN_OK;
 }
 
-static crn_status stacked_lengths(crn_exec *x, const crn_loop *loop, crn_data **frames, int64_t T, crn_data *out,
-                                  const crn_beam *final) {
+/* Lengths of axis a of every frame, in the order of the final hypotheses. */
+static crn_status resolved_lengths(crn_exec *x, const crn_loop_run *lr, crn_data **frames, int64_t T, int a,
+                                   const crn_beam *final, crn_tensor **v) {
+  crn_run *r = &x->run;
+  const int64_t B = lr->B, K = final ? final->K : 1;
+  const crn_beam *at = final;
+  int32_t *idx = CRN_ARENA_ARRAY(&r->arena, int32_t, B * K + 1);
+  if (!idx) return crn_err_memory(r->err);
+  for (int64_t i = 0; i < B * K; i++) idx[i] = (int32_t)(i % K);
+  for (int64_t s = lr->step - 1; s >= 0; s--) {
+    const crn_data *len = frames[s]->len[a];
+    if (frames[s]->beam) walk_back(&at, frames[s]->beam, idx, B, K);
+    if (s >= T) continue;
+    if (!len) return crn_fail(r->err, CRN_E_RUNTIME, "axis %d has lengths in some steps of the loop only", a);
+    const int axis = final ? crn_tmpl_batch_axis(&len->t) : -1;
+    v[s] = axis < 0 ? len->v : resolved(x, len, len->v, axis, idx, B, K);
+    if (!v[s]) return r->err->code;
+  }
+  return CRN_OK;
+}
+
+static bool equal_lengths(const crn_tensor *a, const crn_tensor *b) {
+  if (a == b) return true;
+  const size_t bytes = (size_t)crn_t_size(a) * sizeof(int32_t);
+  return crn_t_size(a) == crn_t_size(b) && (bytes == 0 || memcmp(crn_t_i32(a), crn_t_i32(b), bytes) == 0);
+}
+
+/* An axis that is the same in every step keeps its lengths [B]; one that changes (grows) gets lengths [T, B]. */
+static crn_status stacked_lengths(crn_exec *x, const crn_loop *loop, const crn_loop_run *lr, crn_data **frames,
+                                  int64_t T, crn_data *out, const crn_beam *final) {
   crn_run *r = &x->run;
   const crn_data *last = frames[T - 1];
   for (int a = 0; a < last->t.n; a++) {
     if (!last->len[a]) continue;
-    bool same = true;
-    for (int64_t t = 0; t < T && same; t++) same = frames[t]->len[a] && (frames[t]->len[a]->v == last->len[a]->v || frames[t]->beam);
-    if (same) {
-      const crn_data *len = last->len[a];
-      if (final && len->beam != final && crn_tmpl_batch_axis(&len->t) >= 0 && !len->beam) len = crn_beam_move(x, len, final);
-      else if (final && len->beam) len = crn_beam_move(x, len, final);
-      out->len[a + 1] = len;
-      continue;
-    }
     crn_tensor **v = CRN_ARENA_ARRAY(&r->arena, crn_tensor *, T);
     if (!v) return crn_err_memory(r->err);
-    for (int64_t t = 0; t < T; t++) v[t] = frames[t]->len[a]->v;
+    CRN_TRY(resolved_lengths(x, lr, frames, T, a, final, v));
+    bool same = true;
+    for (int64_t t = 0; t < T && same; t++) same = final ? equal_lengths(v[t], v[T - 1]) : v[t] == v[T - 1];
     crn_tmpl lt = last->len[a]->t;
-    CRN_TRY(crn_tmpl_insert(&lt, 0, loop->time_dim, r->err));
-    crn_tensor *s = crn_stack(r, (int)T, v, 0);
-    if (!s || !(out->len[a + 1] = crn_data_new(r, &lt, s))) return r->err->code;
+    if (!same) CRN_TRY(crn_tmpl_insert(&lt, 0, loop->time_dim, r->err));
+    crn_tensor *s = same ? v[T - 1] : crn_stack(r, (int)T, v, 0);
+    crn_data *len = s ? crn_data_new(r, &lt, s) : NULL;
+    if (!len) return r->err->code;
+    if (crn_tmpl_batch_axis(&lt) >= 0) len->beam = final;
+    out->len[a + 1] = len;
   }
   return CRN_OK;
 }
@@ -443,6 +467,6 @@ crn_data *crn_loop_stacked(crn_exec *x, const crn_loop *loop, int kept) {
     out->pre = crn_stack(r, (int)T, pre, 0);
     out->pre_act = lr->kept[kept][0]->pre_act;
   }
-  if (!out->v || stacked_lengths(x, loop, lr->kept[kept], T, out, final) != CRN_OK) return NULL;
+  if (!out->v || stacked_lengths(x, loop, lr, lr->kept[kept], T, out, final) != CRN_OK) return NULL;
   return out;
 }

@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ckpt/fileio.h"
 #include "train/curve.h"
 #include "train/engine.h"
 
 /* Written beside and renamed, so that a viewer never sees half a picture. */
 static bool write_whole(const char *path, const char *tmp, const crn_str *text) {
+  int error = 0; /* the folder may not be there yet: the first checkpoint can come later */
+  if (crn_ckpt_file_make_parents(crn_fileops_system(), path, &error, NULL) != CRN_OK) return false;
   FILE *f = fopen(tmp, "w");
   bool ok = f && fwrite(text->p, 1, text->len, f) == text->len;
   if (f) ok = fclose(f) == 0 && ok;
