@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "layer/layer.h"
+#include "tensor/ctc_loss.h"
 
 typedef struct align_cfg {
   const char *align_target, *align_target_key, *input_type, *topology;
@@ -90,13 +91,6 @@ static crn_status read_labels(crn_exec *x, crn_layer *l, crn_layer *from, align_
   return CRN_OK;
 }
 
-/* bool [T, B, 1]: real frames. */
-static crn_tensor *frame_mask(crn_run *r, const align_run *a) {
-  const int64_t column[3] = {a->T, 1, 1}, row[3] = {1, a->B, 1};
-  crn_tensor *t = crn_t_reshape(r, crn_range(r, CRN_I32, 0, a->T), 3, column);
-  return crn_binary(r, CRN_B_LESS, t, crn_t_reshape(r, a->lens, 3, row));
-}
-
 /* ---- ctc_loss -------------------------------------------------------------------------------------------------------
  */
 
@@ -153,34 +147,27 @@ static crn_status ctc_infer(crn_build *b, crn_layer *l) {
   return CRN_OK;
 }
 
-/* 0, with the gradient that log-softmax has without any alignment: the probabilities. */
-static crn_tensor *softmax_gradient_only(crn_run *r, const align_run *a) {
-  const int64_t shape[3] = {a->T, a->B, 1};
-  crn_tensor *sum = crn_reduce(r, CRN_R_LOGSUMEXP, a->z, 1u << 2, true);
-  sum = sum ? crn_mask_fill(r, crn_t_reshape(r, sum, 3, shape), frame_mask(r, a), 0) : NULL;
-  sum = sum ? crn_reduce(r, CRN_R_SUM, sum, 1u | 1u << 2, false) : NULL;
-  return sum ? crn_sub(r, sum, crn_t_stop_gradient(r, sum)) : NULL;
-}
-
 static crn_status ctc_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const align_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
   align_run a = {0};
   CRN_TRY(read_scores(x, crn_value_of(x, l, c->logits), &a));
   CRN_TRY(read_labels(x, l, c->targets, &a));
-  crn_tensor *p = c->normalized > 0 ? a.z : crn_log_softmax(r, a.z);
-  crn_tensor *v = crn_ctc(r, p, a.lens, a.labels, a.label_lens, c->blank, c->label_loop > 0, c->max_approx > 0);
-  crn_tensor *ok = v ? crn_unary(r, CRN_U_IS_FINITE, v) : NULL;
-  bool all = true;
-  for (int64_t i = 0; ok && i < a.B; i++) all &= crn_t_bool(ok)[i] != 0;
-  if (ok && !all) { /* sequences without any alignment */
-    const bool inf = c->max_approx > 0 && !c->zero_infinity;
-    crn_tensor *fill = crn_t_full(r, r->real, 1, &a.B, inf ? (double)INFINITY : 0);
-    if (!c->zero_infinity && c->normalized <= 0) fill = crn_add(r, fill, softmax_gradient_only(r, &a));
-    v = crn_where(r, ok, v, fill);
-  }
-  out->v = v;
-  return v ? CRN_OK : r->err->code;
+  const bool normalize = c->normalized <= 0, best = c->max_approx > 0;
+  const crn_ctc_batch batch = {.z = a.z, .lens = a.lens, .labels = a.labels, .label_lens = a.label_lens};
+  const crn_ctc_spec spec = {.blank = c->blank,
+                             .label_loop = c->label_loop > 0,
+                             .viterbi = best,
+                             .normalize = normalize,
+                             .softmax_grad = normalize};
+  int64_t n_invalid;
+  const bool *valid = crn_ctc_valid(r, &batch, spec.label_loop, &n_invalid);
+  crn_ctc_lack *lack = CRN_ARENA_ARRAY(&r->arena, crn_ctc_lack, a.B + 1);
+  if (!valid || !lack) return crn_run_failed(r) ? r->err->code : crn_err_memory(r->err);
+  for (int64_t i = 0; i < a.B && !c->zero_infinity; i++)
+    lack[i] = (crn_ctc_lack){best ? (double)INFINITY : 0, normalize, best && normalize};
+  out->v = crn_ctc_loss(r, &batch, &spec, valid, n_invalid > 0 ? lack : NULL);
+  return out->v ? CRN_OK : r->err->code;
 }
 
 /* ---- fast_bw --------------------------------------------------------------------------------------------------------
