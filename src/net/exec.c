@@ -119,7 +119,7 @@ void crn_exec_begin(crn_exec *x, bool train, uint64_t step) {
   x->beam_serial = 0;
   x->current = NULL;
   x->run.train = train;
-  x->run.recording = train;
+  x->run.recording = train || x->net->records;
   x->run.step = step;
 }
 
@@ -275,6 +275,7 @@ static crn_status run_layer(crn_exec *x, crn_layer *l) {
     return st;
   }
   s->out = d;
+  if (l->watched && crn_dtype_is_float(d->v->dtype)) d->v->needs_grad = true;
   if (l->body->loop) s->ran = crn_exec_loop(x, l->body->loop)->step + 1;
   if (crn_exec_drops(x)) {
     crn_data_hold(d);

@@ -137,6 +137,7 @@ struct crn_net {
   crn_store *store;
   int version;
   bool train, eval, search;
+  bool records; /* a layer gives gradients: runs write a tape whatever the mode */
   crn_scope *root;
   crn_map extras;        /* prefix -> crn_scope* */
   crn_extern *externs;

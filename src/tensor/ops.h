@@ -175,6 +175,11 @@ crn_tensor *crn_ctc_alignment(crn_run *r, crn_tensor *log_probs, crn_tensor *len
 /* Levenshtein distance [B,Ta],[B,Tb] -> [B] int32 */
 crn_tensor *crn_edit_distance(crn_run *r, crn_tensor *a, crn_tensor *a_lens, crn_tensor *b, crn_tensor *b_lens);
 
+/* ---- gradients as values (ops_gradient.c) ---- */
+/* d sum(y) / d x, of x's shape: while the run records, from what was recorded since x; x must be marked needs_grad before
+ * anything is computed from it. Its own derivative is an error. Fails if y doesn't depend on x. */
+crn_tensor *crn_gradient(crn_run *r, crn_tensor *y, crn_tensor *x);
+
 /* ---- random (ops_random.c): streams keyed by (run->seed, run->step, name) ---- */
 crn_tensor *crn_random_uniform(crn_run *r, const char *name, crn_dtype dtype, int rank, const int64_t *shape, double lo,
                                double hi);

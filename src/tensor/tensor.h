@@ -66,6 +66,7 @@ typedef struct crn_storage {
   int32_t refs;              /* holders; with 0 the buffer goes back to the pool when its frame closes */
   bool borrowed;             /* data is somebody else's memory: never given to the pool */
   bool is_param;             /* gather adds its gradient as rows; weight products may be deferred */
+  bool marked;               /* for walks over the tape (ops_gradient.c) */
   crn_grad_rows *rows;       /* sparse part of the gradient, newest first */
   int64_t row_len;           /* elements of a row (for rows) */
   struct crn_weight *weight; /* packed forms and deferred weight gradients, NULL for plain storages (ops_matmul.c) */
