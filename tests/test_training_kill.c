@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/random.h"
 #include "ckpt/bundle.h"
 
 enum { EPOCHS = 5, KILLS = 100 };
@@ -117,7 +118,7 @@ static int check_models(const char *folder) {
       fail_msg("%s", crn_err_text(&err));
     assert_int_equal(crn_bundle_count(b), 5);
     crn_bundle_free(b);
-    const int epoch = atoi(strrchr(found.gl_pathv[i], '.') + 1);
+    const int epoch = (int)strtol(strrchr(found.gl_pathv[i], '.') + 1, NULL, 10);
     if (epoch > last) last = epoch;
   }
   globfree(&found);
@@ -191,12 +192,12 @@ static void test_kill(void **state) {
   finish(folder);
   const double whole = now() - begin;
   remove_folder(folder);
-  srand(7);
+  const crn_rng rng = crn_rng_make(7, 0, "kills");
   for (int i = 0; i < KILLS; i++) {
     int status;
     make_fast_folder(folder);
     const pid_t pid = start(folder);
-    usleep((useconds_t)(1e6 * whole * 1.1 * rand() / RAND_MAX));
+    usleep((useconds_t)(1e6 * whole * 1.1 * crn_rng_uniform_double(&rng, (uint64_t)i)));
     kill(pid, SIGKILL);
     assert_true(waitpid(pid, &status, 0) == pid);
     n_late += WIFEXITED(status);
