@@ -48,7 +48,7 @@ static inline bool net_try(loss_net *n, const char *config, bool train) {
   const crn_net_mode mode = {.train = train, .eval = true};
   if (crn_net_build(v, mode, n->store, NULL, &n->net, &n->err) != CRN_OK) return false;
   if (crn_store_init_values(n->store, 7, &n->err) != CRN_OK) fail_msg("%s", crn_err_text(&n->err));
-  const crn_session_opts opts = {.n_threads = 1, .seed = 3, .keep_all = true};
+  const crn_session_opts opts = {.n_threads = 1, .seed = 3, .keep_all = true, .keep_loss_parts = true};
   if (crn_exec_new(n->net, &opts, &n->exec, &n->err) != CRN_OK) fail_msg("%s", crn_err_text(&n->err));
   return true;
 }

@@ -160,6 +160,31 @@ static void test_norms(void **state) {
   net_close(&n);
 }
 
+/* Losses before they are summed: [B, T] with 0 in padding, whatever the order of axes and the way of flattening. */
+static void test_parts(void **state) {
+  (void)state;
+  static const char *const configs[3] = {CONFIG(SOFTMAX),
+                                         CONFIG(SOFTMAX ", 'loss_opts': {'use_flatten_frames': False}"),
+                                         CONFIG("'class': 'copy', 'from': 'data', 'loss': 'as_is'")};
+  static const double want[6] = {0.169846, 1.551445, 0, 1.098612, 0.094922, 0.551445};
+  for (int i = 0; i < 3; i++) {
+    loss_net n;
+    net_open(&n, configs[i], false, feeds, 3);
+    net_run(&n);
+    const crn_loss_parts *p = &n.exec->loss_parts[0];
+    assert_non_null(p->value);
+    assert_int_equal(p->value->rank, 2);
+    assert_int_equal(crn_t_i32(p->lens)[0], 2);
+    assert_int_equal(crn_t_i32(p->lens)[1], 3);
+    for (int k = 0; k < 6; k++) {
+      const double *f = logits + 3 * k;
+      expect_near("part", crn_t_get(p->value, k), i < 2 ? want[k] : k == 2 ? 0 : (f[0] + f[1] + f[2]) / 3, 1e-6);
+    }
+    if (i < 2) expect_near("error", crn_t_get(p->error, 3), 1, 0);
+    net_close(&n);
+  }
+}
+
 static void test_lengths(void **state) { /* only totals are compared, unless asked for */
   (void)state;
   static const int32_t other[2] = {3, 2}, more[2] = {3, 3}, ok[6] = {0, 2, 1, 1, 2, 0};
@@ -247,11 +272,12 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_ce_values),    cmocka_unit_test(test_ce_bound),
-      cmocka_unit_test(test_gradients),    cmocka_unit_test(test_norms),
-      cmocka_unit_test(test_lengths),      cmocka_unit_test(test_bad_label),
-      cmocka_unit_test(test_loss_layer),   cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_only_on_eval), cmocka_unit_test(test_defined_gradients),
+      cmocka_unit_test(test_ce_values),         cmocka_unit_test(test_ce_bound),
+      cmocka_unit_test(test_gradients),         cmocka_unit_test(test_norms),
+      cmocka_unit_test(test_lengths),           cmocka_unit_test(test_bad_label),
+      cmocka_unit_test(test_loss_layer),        cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_refused),           cmocka_unit_test(test_only_on_eval),
+      cmocka_unit_test(test_defined_gradients),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

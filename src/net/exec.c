@@ -60,11 +60,12 @@ crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **o
   x->feed = crn_calloc((size_t)net->n_externs + 1, sizeof(*x->feed));
   x->losses = crn_calloc((size_t)net->n_losses + 1, sizeof(*x->losses));
   x->loss_values = crn_calloc((size_t)net->n_losses + 1, sizeof(*x->loss_values));
+  x->loss_parts = crn_calloc((size_t)net->n_losses + 1, sizeof(*x->loss_parts));
   x->keep = crn_calloc((size_t)net->n_layers + 1, sizeof(*x->keep));
   x->last_reader = crn_calloc((size_t)net->n_layers + 1, sizeof(*x->last_reader));
   const crn_kernels *k = crn_kernels_select(opts->isa);
   crn_status st = CRN_OK;
-  if (!x->mem || !x->slots || !x->loops || !x->feed || !x->losses || !x->loss_values || !x->keep || !x->last_reader) st = crn_err_memory(err);
+  if (!x->mem || !x->slots || !x->loops || !x->feed || !x->losses || !x->loss_values || !x->loss_parts || !x->keep || !x->last_reader) st = crn_err_memory(err);
   else if (!k) st = crn_fail(err, CRN_E_STATE, "kernels '%s' are not available on this machine", opts->isa);
   if (st == CRN_OK) st = crn_threads_new(opts->n_threads, &x->threads, err);
   if (st == CRN_OK) st = crn_run_init(&x->run, x->mem, k, x->threads, net->log, &x->err);
@@ -76,6 +77,7 @@ crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **o
   x->watch = crn_exec_watch_flags(net);
   x->run.seed = opts->seed;
   x->keep_all = opts->keep_all;
+  x->keep_loss_parts = opts->keep_loss_parts;
   find_last_readers(x);
   *out = x;
   return CRN_OK;
@@ -96,6 +98,7 @@ void crn_exec_free(crn_exec *x) {
   crn_free(x->feed);
   crn_free(x->losses);
   crn_free(x->loss_values);
+  crn_free(x->loss_parts);
   crn_free(x->assigns);
   crn_free(x->keep);
   crn_free(x->last_reader);
@@ -113,6 +116,7 @@ void crn_exec_begin(crn_exec *x, bool train, uint64_t step) {
   memset(x->feed, 0, (size_t)x->net->n_externs * sizeof(*x->feed));
   memset(x->losses, 0, (size_t)x->net->n_losses * sizeof(*x->losses));
   memset(x->loss_values, 0, (size_t)x->net->n_losses * sizeof(*x->loss_values));
+  memset(x->loss_parts, 0, (size_t)x->net->n_losses * sizeof(*x->loss_parts));
   x->objective = x->layer_constraints = NULL;
   x->constraints = x->total_loss = 0;
   x->n_assigns = 0;

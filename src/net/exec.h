@@ -17,6 +17,11 @@ typedef struct crn_loss_result {
   double norm;  /* factor: 1 / number of frames */
 } crn_loss_result;
 
+typedef struct crn_loss_parts { /* a loss before summing; NULL where it has none */
+  crn_tensor *value, *error; /* [B, T] with lens [B], 0 in padding; or [B] with lens NULL */
+  crn_tensor *lens;
+} crn_loss_parts;
+
 typedef struct crn_assign { /* a parameter's value after the step */
   crn_param *param;
   crn_tensor *value;
@@ -64,6 +69,8 @@ struct crn_exec {
   const crn_data **feed; /* by extern index; NULL = not fed */
   crn_loss_result *losses; /* by loss index */
   crn_tensor **loss_values; /* scaled and summed, for the objective */
+  crn_loss_parts *loss_parts; /* by loss index, with keep_loss_parts */
+  bool keep_loss_parts;
   crn_tensor *objective;
   crn_tensor *layer_constraints; /* on outputs, so far; NULL: none */
   double constraints, total_loss;
@@ -86,6 +93,7 @@ typedef struct crn_session_opts {
   uint64_t seed;
   const char *isa; /* "reference", "v3", "v4" or NULL */
   bool keep_all;   /* every layer's value stays readable after the run */
+  bool keep_loss_parts; /* losses per position or sequence stay readable (crn_exec.loss_parts) */
 } crn_session_opts;
 
 crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **out, crn_err *err);
@@ -129,7 +137,10 @@ bool crn_beam_is_ancestor(const crn_beam *older, const crn_beam *newer);
 const crn_data *crn_beam_move(crn_exec *x, const crn_data *d, const crn_beam *to);
 /* Latest beam among two, failing for layer l if neither continues the other. */
 crn_status crn_beam_latest(crn_exec *x, const crn_layer *l, const crn_beam *a, const crn_beam *b, const crn_beam **out);
-/* losses.c */
+/* loss_parts.c: of loss i; in loops value and error are [T, B] */
+crn_status crn_exec_keep_loss_parts(crn_exec *x, int i, const crn_loss_io *io);
+crn_status crn_exec_keep_step_parts(crn_exec *x, int i, const crn_data *lens, crn_tensor *value, crn_tensor *error);
+/* loss_run.c */
 crn_status crn_exec_losses(crn_exec *x, crn_layer *l);
 crn_status crn_exec_loop_losses(crn_exec *x, crn_layer *l, const crn_loop *loop);
 crn_status crn_exec_loop_losses_end(crn_exec *x, const crn_loop *loop);
