@@ -19,6 +19,7 @@ typedef struct conv_cfg {
   int64_t n_in, n_out;
   int filter_axes[CRN_MAX_RANK]; /* filter_perm: axis i of the filter is this axis of the layer */
   bool has_bias, permute_filter;
+  bool feature_major; /* input and output are [B, F, spatial axes] */
 } conv_cfg;
 
 #define OFF(f) offsetof(conv_cfg, f)
@@ -203,6 +204,13 @@ static crn_status check_filter(crn_build *b, crn_layer *l, const conv_cfg *c) {
                   c->filter->path);
 }
 
+/* [B, spatial axes, F] becomes [B, F, spatial axes]. */
+static void feature_second(int *perm, int n) {
+  perm[0] = 0;
+  perm[1] = n - 1;
+  for (int i = 2; i < n; i++) perm[i] = i - 1;
+}
+
 static crn_status conv_infer(crn_build *b, crn_layer *l) {
   conv_cfg *c = l->cfg;
   crn_tmpl in;
@@ -237,6 +245,13 @@ static crn_status conv_infer(crn_build *b, crn_layer *l) {
   l->out.dims[l->out.n - 1] = f;
   l->out.dtype = CRN_F32;
   l->out.vocab = NULL;
+  c->feature_major = crn_v_is_none(c->in_spatial_dims) && c->input_add_feature_dim <= 0 &&
+                     c->input_split_feature_dim == CRN_UNSET && in.n > 2 && in.feature_axis == 1 && s->first == 1;
+  if (c->feature_major) {
+    int perm[CRN_MAX_RANK];
+    feature_second(perm, l->out.n);
+    crn_tmpl_permute(&l->out, perm);
+  }
   crn_tmpl_update_roles(&l->out);
   c->n_in = s->t.dims[s->t.n - 1]->size;
   c->n_out = f->size;
@@ -310,6 +325,13 @@ static crn_status conv_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   for (int i = 0; i <= s->n; i++) result[s->first + i] = v->shape[1 + i];
   if (c->has_bias) v = crn_add(r, v, bias_of(x, l, c));
   out->v = crn_t_reshape(r, v, l->out.n, result);
+  if (c->feature_major) {
+    int perm[CRN_MAX_RANK];
+    feature_second(perm, l->out.n);
+    for (int i = l->out.n - 1; i > 1; i--) out->len[i] = out->len[i - 1];
+    out->len[1] = NULL;
+    out->v = crn_transpose(r, out->v, perm);
+  }
   return crn_act_apply(x, l, c->act, out);
 }
 

@@ -35,6 +35,7 @@ enum crn_layer_flags {
   CRN_L_MAY_HOLD_INF = 1u << 6,   /* exempt from check_numerics */
   CRN_L_OWN_SOURCES = 1u << 8,    /* "from" is looked up by the class's refs */
   CRN_L_TARGET_BY_HAND = 1u << 10, /* a target alone doesn't make its key used when searching (rec) */
+  CRN_L_TARGET_SETTLES = 1u << 11, /* in a cycle its target tells the output before its sources are known */
   CRN_L_STATE_IS_OUTPUT = 1u << 9, /* output before the first step = initial state "h", or the only one */
   CRN_L_COPIES_PRE = 1u << 7,     /* with one source and no dropout, keeps pre-activation and output loss of it */
 };

@@ -48,6 +48,16 @@ crn_status crn_body_add(crn_build *b, crn_body *body, crn_layer *l) {
   return CRN_OK;
 }
 
+/* When searching a loss isn't computed, but the layer that is its target still says how many features there are. */
+static crn_status features_from_target(crn_build *b, crn_layer *l) {
+  const char *name = crn_target_name(b, l, 0);
+  crn_layer *t;
+  if (!b->net->search || crn_v_is_none(l->common.loss) || !name || strncmp(name, "layer:", 6)) return CRN_OK;
+  if (l->common.n_out != CRN_UNSET || l->common.out_dim) return CRN_OK;
+  CRN_TRY(crn_target_layer(b, l, name, &t));
+  return crn_layer_add_edge(b, l, t, CRN_EDGE_TARGET, "target");
+}
+
 /* Owners of the nets around come first: they say what "data" means inside. */
 static crn_status layer_refs(crn_build *b, crn_layer *l) {
   if (l->refs_done) return CRN_OK;
@@ -55,7 +65,8 @@ static crn_status layer_refs(crn_build *b, crn_layer *l) {
   if (l->refs_done) return CRN_OK;
   l->refs_done = true;
   CRN_TRY(crn_options_refs(b, l));
-  return crn_layer_make_losses(b, l);
+  CRN_TRY(crn_layer_make_losses(b, l));
+  return features_from_target(b, l);
 }
 
 crn_status crn_build_refs(crn_build *b) {
@@ -63,7 +74,8 @@ crn_status crn_build_refs(crn_build *b) {
   return CRN_OK;
 }
 
-/* ---- inference ------------------------------------------------------------------------------------------------------ */
+/* ---- inference ------------------------------------------------------------------------------------------------------
+ */
 
 static crn_status check_n_out(crn_build *b, const crn_layer *l) {
   int64_t want = l->common.n_out, is = crn_tmpl_dim(&l->out);
@@ -86,8 +98,10 @@ static crn_status check_out_shape(crn_build *b, const crn_layer *l) {
       if (!used[k] && crn_dim_same(l->out.dims[k], d)) axis = k;
     for (int k = 0; d && k < l->out.n && axis < 0; k++)
       if (!used[k] && crn_dims_match(l->out.dims[k], d, b->net->version)) axis = k;
-    if (axis >= 0) used[axis] = true;
-    else crn_str_addf(&missing, " %s", v->u.dim.name ? v->u.dim.name : "?");
+    if (axis >= 0)
+      used[axis] = true;
+    else
+      crn_str_addf(&missing, " %s", v->u.dim.name ? v->u.dim.name : "?");
   }
   for (int k = 0; k < l->out.n; k++)
     if (!used[k]) crn_str_addf(&extra, " %s", l->out.dims[k]->name);
@@ -207,7 +221,8 @@ crn_status crn_build_infer(crn_build *b, crn_layer *l) {
   return st;
 }
 
-/* ---- the whole network ---------------------------------------------------------------------------------------------- */
+/* ---- the whole network ----------------------------------------------------------------------------------------------
+ */
 
 static bool triggers(const crn_value *dict, const char *name, const crn_scope *s) {
   if (name[0] == '#') return false;
@@ -416,7 +431,8 @@ crn_extern *crn_net_extern(const crn_net *net, const char *key) {
 
 crn_layer *crn_net_find(const crn_net *net, const char *path) {
   for (int i = 0; i < net->n_layers; i++)
-    if (net->layers[i]->live && !net->layers[i]->body->loop && !strcmp(net->layers[i]->path, path)) return net->layers[i];
+    if (net->layers[i]->live && !net->layers[i]->body->loop && !strcmp(net->layers[i]->path, path))
+      return net->layers[i];
   return NULL;
 }
 

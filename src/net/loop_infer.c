@@ -42,8 +42,8 @@ static crn_status cycle(crn_build *b, const dfs *d, const crn_layer *l) {
     crn_str_addf(&s, "%s'%s'", i == d->n - 1 ? "" : ", ", d->stack[i]->path);
     if (d->stack[i] == l) break;
   }
-  crn_status st = crn_layer_fail(b, l, CRN_E_CONFIG, "dependency loop; construction stack, most recent first: %s",
-                                 crn_str_get(&s));
+  crn_status st =
+      crn_layer_fail(b, l, CRN_E_CONFIG, "dependency loop; construction stack, most recent first: %s", crn_str_get(&s));
   crn_str_free(&s);
   return st;
 }
@@ -107,6 +107,17 @@ static bool settle_by_options(crn_build *b, crn_layer *l) {
   return true;
 }
 
+/* The features of l come from a target layer of the same loop that isn't settled yet. */
+static crn_status waits_for_target(crn_build *b, crn_layer *l, bool *waits) {
+  const char *name = crn_target_name(b, l, 0);
+  crn_layer *t;
+  *waits = false;
+  if (!name || strncmp(name, "layer:", 6) || l->common.n_out != CRN_UNSET || l->common.out_dim) return CRN_OK;
+  CRN_TRY(crn_target_layer(b, l, name, &t));
+  *waits = t->body == l->body && !t->out_known;
+  return CRN_OK;
+}
+
 static crn_status infer_in_cycle(crn_build *b, crn_layer *l) {
   int known = 0, unknown = 0, other_unknown = 0;
   for (int i = 0; i < l->n_edges; i++) {
@@ -114,10 +125,16 @@ static crn_status infer_in_cycle(crn_build *b, crn_layer *l) {
     if (e->kind != CRN_EDGE_DATA) continue;
     bool source = false;
     for (int k = 0; k < l->n_src; k++) source |= l->src[k] == e->to;
-    if (e->to->out_known) known++;
-    else if (source) unknown++;
-    else other_unknown++;
+    if (e->to->out_known)
+      known++;
+    else if (source)
+      unknown++;
+    else
+      other_unknown++;
   }
+  bool waits;
+  CRN_TRY(waits_for_target(b, l, &waits));
+  other_unknown += waits;
   if (l->desc == &crn_wrap_prev || (!unknown && !other_unknown)) return crn_layer_infer_once(b, l);
   if (known && !other_unknown && !(l->desc->flags & CRN_L_INTERNAL)) return crn_layer_infer_once(b, l);
   if (l->out_known && !unknown) return CRN_OK; /* inferred from its sources alone */
@@ -126,12 +143,13 @@ static crn_status infer_in_cycle(crn_build *b, crn_layer *l) {
 }
 
 /* When nothing else helps: the first layer whose sources are all known is inferred though a layer that another option
- * names is not. False if there is none, or its class needs that one too. */
+ * names is not, or one that knows its output from its target. False if there is none, or its class needs that one too.
+ */
 static bool infer_from_sources(crn_build *b, crn_layer **order, int n) {
   for (int i = 0; i < n; i++) {
     crn_layer *l = order[i];
     bool ready = !l->out_known && l->n_src > 0 && !(l->desc->flags & CRN_L_INTERNAL);
-    for (int k = 0; ready && k < l->n_src; k++) ready = l->src[k]->out_known;
+    for (int k = 0; ready && k < l->n_src; k++) ready = l->src[k]->out_known || (l->desc->flags & CRN_L_TARGET_SETTLES);
     if (!ready) continue;
     if (crn_layer_infer_once(b, l) == CRN_OK) return l->out_known;
     crn_err_clear(b->err);
@@ -148,9 +166,9 @@ static crn_status undefined(crn_build *b, crn_layer **order, int n) {
       if (!first && !(order[i]->desc->flags & CRN_L_INTERNAL)) first = order[i];
       crn_str_addf(&s, " '%s'", order[i]->path);
     }
-  crn_status st = crn_layer_fail(b, first ? first : order[0], CRN_E_CONFIG,
-                                 "cannot handle undefined sources without defined out_type; not settled in the cycle:%s",
-                                 crn_str_get(&s));
+  crn_status st = crn_layer_fail(
+      b, first ? first : order[0], CRN_E_CONFIG,
+      "cannot handle undefined sources without defined out_type; not settled in the cycle:%s", crn_str_get(&s));
   crn_str_free(&s);
   return st;
 }

@@ -73,7 +73,7 @@ static R N(swish_d)(R v) {
   X(ERF, M(erf)(v), (R)1.12837916709551257390 * M(exp)(-v * v))                                                        \
   X(LGAMMA, N(lgamma_safe)(v), N(digamma)(v))                                                                          \
   X(DIGAMMA, N(digamma)(v), N(trigamma)(v))                                                                            \
-  X(NAN_TO_NUM, isnan(v) ? 0 : isinf(v) ? (v > 0 ? (R)1e30 : (R)-1e30) : v, isfinite(v) ? 1 : 0)
+  X(NAN_TO_NUM, isnan(v) ? 0 : isinf(v) ? M(nextafter)(v, 0) : v, isfinite(v) ? 1 : 0)
 
 /* y[i] = f(x[i]) */
 #define FORWARD(NAME, value, derivative)                                                                               \

@@ -249,7 +249,7 @@ const crn_oprow crn_rows_elementwise[] = {
     U("math.is_nan v1.is_nan", IS_NAN, "is it NaN?"),
     U("math.is_inf v1.is_inf", IS_INF, "is it infinite?"),
     U("math.is_finite v1.is_finite", IS_FINITE, "is it neither infinite nor NaN?"),
-    U("@nan_to_num", NAN_TO_NUM, "NaN as 0, infinities as ±1e30"),
+    U("@nan_to_num", NAN_TO_NUM, "NaN as 0, infinities as the largest finite numbers"),
     {"identity grad_pass_through @identity", "input, name=None", identity, 0, "the same value"},
     {"stop_gradient", "input, name=None", stop_gradient, 0, "the same value, no gradient flows back"},
     B("add math.add", ADD, "x + y"),

@@ -4,6 +4,7 @@
  */
 #include "tensor/tensor.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -79,19 +80,38 @@ crn_tensor *crn_t_zeros(crn_run *r, crn_dtype dtype, int rank, const int64_t *sh
 static void fill(crn_tensor *t, double v) {
   int64_t n = crn_t_size(t);
   void *p = crn_t_data(t);
+/* Integers take the nearest value that they can hold, NaN becomes 0. */
+#define FILL_INT(type, lowest, highest)                                                                                \
+  {                                                                                                                    \
+    const type w = isnan(v)                 ? 0                                                                        \
+                   : v <= (double)(lowest)  ? (type)(lowest)                                                           \
+                   : v >= (double)(highest) ? (type)(highest)                                                          \
+                                            : (type)v;                                                                 \
+    for (int64_t i = 0; i < n; i++) ((type *)p)[i] = w;                                                                \
+    break;                                                                                                             \
+  }
 #define FILL(type)                                                                                                     \
   for (int64_t i = 0; i < n; i++) ((type *)p)[i] = (type)v;                                                            \
   break
   switch (t->dtype) {
-  case CRN_F32: FILL(float);
-  case CRN_F64: FILL(double);
-  case CRN_BOOL: FILL(bool);
-  case CRN_I8: FILL(int8_t);
-  case CRN_U8: FILL(uint8_t);
-  case CRN_I16: FILL(int16_t);
-  case CRN_U16: FILL(uint16_t);
-  case CRN_I32: FILL(int32_t);
-  case CRN_I64: FILL(int64_t);
+  case CRN_F32:
+    FILL(float);
+  case CRN_F64:
+    FILL(double);
+  case CRN_BOOL:
+    FILL(bool);
+  case CRN_I8:
+    FILL_INT(int8_t, INT8_MIN, INT8_MAX)
+  case CRN_U8:
+    FILL_INT(uint8_t, 0, UINT8_MAX)
+  case CRN_I16:
+    FILL_INT(int16_t, INT16_MIN, INT16_MAX)
+  case CRN_U16:
+    FILL_INT(uint16_t, 0, UINT16_MAX)
+  case CRN_I32:
+    FILL_INT(int32_t, INT32_MIN, INT32_MAX)
+  case CRN_I64:
+    FILL_INT(int64_t, INT64_MIN, INT64_MAX)
   case CRN_C64:
     for (int64_t i = 0; i < n; i++) {
       ((float *)p)[2 * i] = (float)v;
@@ -99,9 +119,12 @@ static void fill(crn_tensor *t, double v) {
     }
     break;
   case CRN_STRING:
-  case CRN_N_DTYPES: memset(p, 0, (size_t)n * crn_dtype_bytes(t->dtype)); break;
+  case CRN_N_DTYPES:
+    memset(p, 0, (size_t)n * crn_dtype_bytes(t->dtype));
+    break;
   }
 #undef FILL
+#undef FILL_INT
 }
 
 crn_tensor *crn_t_full(crn_run *r, crn_dtype dtype, int rank, const int64_t *shape, double value) {
@@ -148,8 +171,10 @@ crn_tensor *crn_t_reshape(crn_run *r, crn_tensor *t, int rank, const int64_t *sh
   int open = -1;
   for (int i = 0; i < rank && i < CRN_MAX_RANK; i++) {
     full[i] = shape[i];
-    if (shape[i] < 0) open = i;
-    else known *= shape[i];
+    if (shape[i] < 0)
+      open = i;
+    else
+      known *= shape[i];
   }
   int64_t size = crn_t_size(t);
   if (open >= 0) full[open] = known > 0 ? size / known : 0;
@@ -191,18 +216,28 @@ crn_tensor *crn_t_stop_gradient(crn_run *r, crn_tensor *t) {
 double crn_t_get(const crn_tensor *t, int64_t i) {
   const void *p = crn_t_data(t);
   switch (t->dtype) {
-  case CRN_F32: return ((const float *)p)[i];
-  case CRN_F64: return ((const double *)p)[i];
-  case CRN_C64: return ((const float *)p)[2 * i];
+  case CRN_F32:
+    return ((const float *)p)[i];
+  case CRN_F64:
+    return ((const double *)p)[i];
+  case CRN_C64:
+    return ((const float *)p)[2 * i];
   case CRN_BOOL:
-  case CRN_U8: return ((const uint8_t *)p)[i];
-  case CRN_I8: return ((const int8_t *)p)[i];
-  case CRN_I16: return ((const int16_t *)p)[i];
-  case CRN_U16: return ((const uint16_t *)p)[i];
-  case CRN_I32: return ((const int32_t *)p)[i];
-  case CRN_I64: return (double)((const int64_t *)p)[i];
+  case CRN_U8:
+    return ((const uint8_t *)p)[i];
+  case CRN_I8:
+    return ((const int8_t *)p)[i];
+  case CRN_I16:
+    return ((const int16_t *)p)[i];
+  case CRN_U16:
+    return ((const uint16_t *)p)[i];
+  case CRN_I32:
+    return ((const int32_t *)p)[i];
+  case CRN_I64:
+    return (double)((const int64_t *)p)[i];
   case CRN_STRING:
-  case CRN_N_DTYPES: break;
+  case CRN_N_DTYPES:
+    break;
   }
   return 0;
 }
