@@ -37,6 +37,8 @@ extern const crn_layer_desc crn_family_masked[];
 extern const crn_layer_desc crn_family_combine[];
 extern const crn_layer_desc crn_family_attention[];
 extern const crn_layer_desc crn_family_globalatt[];
+extern const crn_layer_desc crn_family_framewise[];
+extern const crn_layer_desc crn_family_lookup[];
 extern const crn_layer_desc crn_family_gradient[];
 extern const crn_layer_desc crn_family_align[];
 extern const crn_layer_desc crn_family_unflatten[];
@@ -90,6 +92,8 @@ static const crn_layer_desc *const families[] = {
     crn_family_combine,
     crn_family_attention,
     crn_family_globalatt,
+    crn_family_framewise,
+    crn_family_lookup,
     crn_family_gradient,
     crn_family_align,
     crn_family_unflatten,
