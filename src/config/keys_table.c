@@ -106,7 +106,7 @@ const crn_config_key crn_config_keys[] = {
     {"allow_random_model_init", "b", U, "Run tasks other than train without a checkpoint (False)."},
     {"preload_from_files", "d", U, "Further checkpoints to take parameters from."},
     {"save_interval", "i", U, "Epochs between checkpoints (1)."},
-    {"save_epoch1_initial_model", "b", N, "Also save before epoch 1 (False)."},
+    {"save_epoch1_initial_model", "b", U, "Also save before epoch 1 (False)."},
     {"cleanup_old_models", "bd", U, "Delete checkpoints that are neither recent nor good (False)."},
     {"debug_save_updater_vars", "b", N, "Save the optimizer's state too (False)."},
     {"use_last_best_model", "d", N, "Go back to the best model before an epoch."},

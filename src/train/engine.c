@@ -244,6 +244,16 @@ static void save_crash(crn_engine *e, crn_status why) {
   crn_err_clear(&ignore);
 }
 
+static crn_status save_initial(crn_engine *e, crn_err *err) {
+  bool wanted;
+  CRN_TRY(crn_config_bool(e->config, "save_epoch1_initial_model", false, &wanted, err));
+  if (!wanted || !e->model) return CRN_OK;
+  const char *prefix = crn_arena_printf(&e->arena, "%s.000", e->model);
+  if (!prefix) return crn_err_memory(err);
+  crn_logf(&e->log, 4, "Save model under %s", prefix);
+  return crn_engine_save(e, e->train_net, prefix, err);
+}
+
 static crn_status log_network(crn_engine *e, crn_err *err) {
   crn_str text = {0};
   if (e->log.verbosity < 2) return CRN_OK;
@@ -284,6 +294,7 @@ static crn_status train(crn_engine *e, crn_err *err) {
   scores.exponential = sets.exponential;
   if (st == CRN_OK && resumed) st = finish_last_epoch(e, &sets, first, err);
   if (st == CRN_OK && e->num_epochs > 0 && first > e->num_epochs) crn_logf(&e->log, 3, "No epochs to train, start_epoch: %lld, final_epoch: %lld", (long long)first, (long long)e->num_epochs);
+  if (st == CRN_OK && first == 1) st = save_initial(e, err);
   for (int64_t n = first; st == CRN_OK && (e->num_epochs == 0 || n <= e->num_epochs); n++) {
     e->epoch = n;
     st = train_epoch(e, data, &scores, err);
@@ -327,6 +338,15 @@ static crn_status write_eval_file(crn_engine *e, const eval_sets *s, crn_err *er
   return ok ? CRN_OK : crn_fail(err, CRN_E_FILE, "can't write '%s'", path);
 }
 
+/* Scores of a model of the training go into its learning-rate file, if that knows the epoch. */
+static crn_status open_known_rates(crn_engine *e, crn_err *err) {
+  CRN_TRY(crn_engine_open_rates(e, NULL, err));
+  if (crn_lr_file(e->lr) && crn_lr_table_find(crn_lr_table_of(e->lr), e->epoch)) return CRN_OK;
+  crn_lr_free(e->lr);
+  e->lr = NULL;
+  return CRN_OK;
+}
+
 static crn_status eval(crn_engine *e, crn_err *err) {
   eval_sets sets = {.n = 0};
   crn_status st = open_sets(e, &sets, err);
@@ -334,6 +354,7 @@ static crn_status eval(crn_engine *e, crn_err *err) {
   if (st == CRN_OK) st = crn_engine_extern_data(e, sets.sets[0], err);
   if (st == CRN_OK) st = crn_engine_eval_net(e, (crn_net_mode){.eval = true}, err);
   if (st == CRN_OK) st = crn_engine_load_for_task(e, e->eval_net, err);
+  if (st == CRN_OK && crn_v_is_none(crn_v_get(e->values, "load"))) st = open_known_rates(e, err);
   if (st == CRN_OK) st = evaluate(e, &sets, false, err);
   if (st == CRN_OK) st = write_eval_file(e, &sets, err);
   close_sets(&sets);
