@@ -43,11 +43,31 @@ static crn_tensor *merged(crn_run *r, const crn_data *d, crn_tensor *v) {
   return crn_t_reshape(r, v, v->rank - 1, shape);
 }
 
+/* Valid frames of [B, T, …] or [T, B, …], sequence after sequence, in one copy (none if there is no padding). */
+static crn_tensor *without_padding(crn_run *r, const crn_data *d) {
+  const int batch = crn_tmpl_batch_axis(&d->t), time = d->t.time_axis;
+  if (batch < 0 || batch > 1 || time < 0 || time > 1) return crn_data_flat_frames(r, d);
+  const int64_t B = d->v->shape[batch], T = d->v->shape[time];
+  crn_tensor *lens = crn_data_lens(r, d, time);
+  int64_t n = 0, shape[CRN_MAX_RANK];
+  if (!lens) return NULL;
+  for (int64_t b = 0; b < B; b++) n += crn_t_i32(lens)[b];
+  shape[0] = B * T;
+  for (int i = 2; i < d->v->rank; i++) shape[i - 1] = d->v->shape[i];
+  crn_tensor *all = crn_t_reshape(r, d->v, d->v->rank - 1, shape);
+  if (batch == 0 && n == B * T) return all;
+  crn_tensor *idx = crn_t_new(r, CRN_I32, 1, &n);
+  for (int64_t b = 0, at = 0; idx && b < B; b++)
+    for (int64_t t = 0; t < crn_t_i32(lens)[b]; t++)
+      crn_t_i32(idx)[at++] = (int32_t)(batch == 0 ? b * T + t : t * B + b);
+  return crn_gather(r, all, idx, 0);
+}
+
 static crn_tensor *frames_of(crn_frames *f, const crn_data *d, crn_tensor **mask) {
   crn_run *r = f->r;
   crn_tensor *v, *m = NULL;
   if (f->loss->use_flatten_frames) {
-    v = crn_data_flat_frames(r, d);
+    v = without_padding(r, d);
   } else {
     crn_data *p = batch_time_first(r, d, &m);
     v = p ? merged(r, p, p->v) : NULL;
