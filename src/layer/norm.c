@@ -191,6 +191,14 @@ static crn_status math_norm_infer(crn_build *b, crn_layer *l) {
   return CRN_OK;
 }
 
+/* x^(1/p), with gradient 0 where x is 0, as in padding. */
+static crn_tensor *root(crn_run *r, crn_tensor *x, double p) {
+  crn_tensor *zero = crn_t_scalar(r, r->real, 0), *some = crn_binary(r, CRN_B_GREATER, x, zero);
+  x = crn_where(r, some, x, crn_t_scalar(r, r->real, 1));
+  crn_tensor *y = p == 2 ? crn_unary(r, CRN_U_SQRT, x) : crn_binary(r, CRN_B_POW, x, crn_t_scalar(r, r->real, 1 / p));
+  return crn_where(r, some, y, zero);
+}
+
 static crn_status math_norm_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const norm_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
@@ -211,14 +219,14 @@ static crn_status math_norm_forward(crn_exec *x, crn_layer *l, crn_data *out) {
       out->len[o++] = in->len[i];
   }
   const bool keep = c->keep_dims > 0;
+  crn_tensor *a = crn_unary(r, CRN_U_ABS, v), *sum;
   if (c->p == 1)
-    out->v = crn_reduce(r, CRN_R_SUM, crn_unary(r, CRN_U_ABS, v), axes, keep);
+    sum = crn_reduce(r, CRN_R_SUM, a, axes, keep);
   else if (c->p == 2)
-    out->v = crn_unary(r, CRN_U_SQRT, crn_reduce(r, CRN_R_SUM, crn_unary(r, CRN_U_SQUARE, v), axes, keep));
-  else {
-    v = crn_binary(r, CRN_B_POW, crn_unary(r, CRN_U_ABS, v), crn_t_scalar(r, r->real, c->p));
-    out->v = crn_binary(r, CRN_B_POW, crn_reduce(r, CRN_R_SUM, v, axes, keep), crn_t_scalar(r, r->real, 1 / c->p));
-  }
+    sum = crn_reduce(r, CRN_R_SUM, crn_unary(r, CRN_U_SQUARE, v), axes, keep);
+  else
+    sum = crn_reduce(r, CRN_R_SUM, crn_binary(r, CRN_B_POW, a, crn_t_scalar(r, r->real, c->p)), axes, keep);
+  out->v = c->p == 1 ? sum : root(r, sum, c->p);
   return out->v ? CRN_OK : r->err->code;
 }
 

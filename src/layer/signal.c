@@ -158,10 +158,14 @@ static crn_status clp_forward(crn_exec *x, crn_layer *l, crn_data *out) {
              *k1 = crn_t_reshape(r, crn_slice(r, k, 0, 1, 1, 1), 2, shape);
   crn_tensor *yr = crn_sub(r, crn_matmul(r, re, false, k0, false), crn_matmul(r, im, false, k1, false));
   crn_tensor *yi = crn_add(r, crn_matmul(r, re, false, k1, false), crn_matmul(r, im, false, k0, false));
-  crn_tensor *size =
-      crn_unary(r, CRN_U_SQRT, crn_add(r, crn_unary(r, CRN_U_SQUARE, yr), crn_unary(r, CRN_U_SQUARE, yi)));
-  out->v =
-      size ? crn_unary(r, CRN_U_LOG, crn_binary(r, CRN_B_MAXIMUM, size, crn_t_scalar(r, size->dtype, 1e-20))) : NULL;
+  crn_tensor *sq = crn_add(r, crn_unary(r, CRN_U_SQUARE, yr), crn_unary(r, CRN_U_SQUARE, yi));
+  if (!sq) return r->err->code;
+  crn_tensor *lowest = crn_t_scalar(r, sq->dtype, log(1e-20)),
+             *some = crn_binary(r, CRN_B_GREATER, sq, crn_t_scalar(r, sq->dtype, 0));
+  sq = crn_where(r, some, sq,
+                 crn_t_scalar(r, sq->dtype, 1)); /* no infinite gradient where the input is 0, as in padding */
+  crn_tensor *y = crn_binary(r, CRN_B_MAXIMUM, crn_scale(r, crn_unary(r, CRN_U_LOG, sq), 0.5), lowest);
+  out->v = crn_where(r, some, y, lowest);
   return out->v ? CRN_OK : r->err->code;
 }
 

@@ -10,10 +10,11 @@
 
 /* dst += src for n elements of a float dtype, counted from element positions. */
 static void add_elements(crn_dtype t, int64_t n, const void *src, int64_t at_src, void *dst, int64_t at_dst) {
-  if (t == CRN_F32) {
-    const float *s = (const float *)src + at_src;
-    float *d = (float *)dst + at_dst;
-    for (int64_t i = 0; i < n; i++) d[i] += s[i];
+  if (t == CRN_F32 || t == CRN_C64) {
+    const int64_t parts = t == CRN_C64 ? 2 : 1;
+    const float *s = (const float *)src + parts * at_src;
+    float *d = (float *)dst + parts * at_dst;
+    for (int64_t i = 0; i < parts * n; i++) d[i] += s[i];
   } else {
     const double *s = (const double *)src + at_src;
     double *d = (double *)dst + at_dst;
@@ -62,7 +63,7 @@ static crn_status concat_grad(crn_run *r, crn_node *n) {
   crn_around y = crn_around_of(n->out[0], (int)n->a.i[0]);
   crn_dtype t = n->out[0]->dtype;
   const void *dy = crn_grad_out(n, 0);
-  if (!dy || !crn_dtype_is_float(t)) return CRN_OK;
+  if (!dy || (!crn_dtype_is_float(t) && t != CRN_C64)) return CRN_OK;
   int64_t at = 0;
   for (int i = 0; i < n->n_in; i++) {
     crn_around x = crn_around_of(n->in[i], (int)n->a.i[0]);

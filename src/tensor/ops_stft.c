@@ -24,6 +24,7 @@ static double value_at(const crn_tensor *x, int64_t i) {
 }
 
 static crn_status stft_infer(crn_run *r, crn_node *n) {
+  n->complex_grad = true;
   const crn_tensor *x = n->in[0];
   if (x->rank != 3 || !crn_dtype_is_float(x->dtype))
     return crn_op_fail(r, n, "a real signal [batch, time, channels] is needed");

@@ -75,8 +75,13 @@ static crn_status op_execute(crn_run *r, crn_node *n) {
     CRN_TRY(s);
   }
   if (!wanted || !r->recording || !n->op->grad) return CRN_OK;
-  for (int i = 0; i < n->n_out; i++)
-    if (n->out[i] && crn_dtype_is_float(n->out[i]->dtype)) n->out[i]->needs_grad = true;
+  for (int i = 0; i < n->n_out; i++) {
+    if (!n->out[i]) continue;
+    const bool complex = n->out[i]->dtype == CRN_C64;
+    if (complex && !n->complex_grad)
+      return crn_fail(r->err, CRN_E_NOT_IMPLEMENTED, "not implemented: gradient of operation %s for complex64", n->op->name);
+    if (complex || crn_dtype_is_float(n->out[i]->dtype)) n->out[i]->needs_grad = true;
+  }
   return n->op->run ? tape_push(r, n) : CRN_OK;
 }
 

@@ -107,6 +107,7 @@ struct crn_node {
   int n_in, n_out;
   crn_attrs a;
   void *saved; /* what grad needs besides inputs and outputs; arena or a tensor */
+  bool complex_grad; /* set by infer: grad knows complex64 outputs too (pairs of floats, with respect to both parts) */
 };
 
 /* Call an operation; returns out[0] (further outputs through outs[1..], may be NULL if n_out is 1). in is copied.
