@@ -399,6 +399,7 @@ crn_status crn_net_build(const crn_value *config, crn_net_mode mode, crn_store *
     return st;
   }
   crn_net_print_templates(net);
+  crn_net_warn_of_padding(net);
   *out = net;
   return CRN_OK;
 }

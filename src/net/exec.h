@@ -154,6 +154,7 @@ crn_status crn_exec_watch(crn_exec *x, const crn_layer *l, const crn_data *d);
 crn_status crn_exec_watch_losses(crn_exec *x, const crn_layer *l);
 crn_status crn_exec_fail_not_fed(crn_exec *x, const crn_layer *l, const char *key);
 void crn_net_print_templates(const crn_net *net);
+void crn_net_warn_of_padding(const crn_net *net);
 /* kept.c */
 crn_status crn_exec_keep_states(crn_exec *x);
 void crn_exec_free_kept(crn_exec *x);

@@ -137,3 +137,17 @@ void crn_net_print_templates(const crn_net *net) {
     crn_str_free(&s);
   }
 }
+
+/* One warning that names the layers for which a sequence's hypotheses may depend on the rest of its batch. */
+void crn_net_warn_of_padding(const crn_net *net) {
+  crn_str s = {0};
+  if (!net->search) return;
+  for (int i = 0; i < net->n_layers; i++) {
+    const crn_layer *l = net->layers[i];
+    if (l->visit == 2 && l->desc->flags & CRN_L_READS_PADDING) crn_str_addf(&s, "%s '%s'", s.len ? "," : "", l->path);
+  }
+  if (s.len)
+    crn_warnf(net->log, "layers that may read padding or use statistics of the batch, so that a sequence's hypotheses "
+              "can depend on what else is in its batch:%s", crn_str_get(&s));
+  crn_str_free(&s);
+}
