@@ -101,7 +101,7 @@ learning_rates = [0.003] * 8 + [0.002] * 4 + [0.001] * 2 + [0.0005] * 2
 gradient_clip_global_norm = 5.0
 model = "models/mt"
 learning_rate_file = "learning_rates"
-save_interval = num_epochs
+save_interval = 4
 log_verbosity = 3
 
 # ---- after training: creturnn search: translations of the held-out names, and where the decoder looked ----
