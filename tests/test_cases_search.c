@@ -23,20 +23,20 @@ typedef struct searched {
   crn_exec *x;
 } searched;
 
-static void search_open(searched *s, int beam, const char *norm, const char *end) {
+static void search_open_with(searched *s, const char *keys, int beam, const char *norm, const char *end) {
   crn_str text = {0};
   crn_value *config = NULL;
   memset(s, 0, sizeof *s);
   crn_str_addf(
       &text,
-      "{'extern_data': {'data': {'dim': 2}, 'classes': {'dim': 3, 'sparse': True, 'available_for_inference': True}},"
+      "{%s'extern_data': {'data': {'dim': 2}, 'classes': {'dim': 3, 'sparse': True, 'available_for_inference': True}},"
       " 'network': {'output': {'class': 'rec', 'from': [], 'target': 'classes', 'max_seq_len': "
       "\"max_len_from('base:data')\", 'unit': {"
       "'p': {'class': 'linear', 'from': 'prev:output', 'n_out': 3, 'with_bias': False},"
       "'output': {'class': 'choice', 'from': 'p', 'input_type': 'log_prob', 'target': 'classes', 'beam_size': %d, "
       "'initial_output': 0, 'length_normalization': %s},"
       "'end': %s}}, 'decision': {'class': 'decide', 'from': 'output', 'is_output_layer': True}}}",
-      beam, norm, end);
+      keys, beam, norm, end);
   if (crn_v_parse_literal(&s->arena, crn_str_get(&text), "test", &config, &s->err) != CRN_OK)
     fail_msg("%s", crn_err_text(&s->err));
   crn_str_free(&text);
@@ -51,6 +51,10 @@ static void search_open(searched *s, int beam, const char *norm, const char *end
   if (crn_exec_new(s->net, NULL, &s->x, &s->err) != CRN_OK) fail_msg("%s", crn_err_text(&s->err));
   crn_exec_keep(s->x, crn_net_find(s->net, "output"));
   crn_exec_keep(s->x, crn_net_find(s->net, "decision"));
+}
+
+static void search_open(searched *s, int beam, const char *norm, const char *end) {
+  search_open_with(s, "", beam, norm, end);
 }
 
 static void search_run(searched *s, int B, const int32_t *lens, int32_t label) {
@@ -127,6 +131,19 @@ static void test_batch(void **state) {
 }
 
 /* An end condition without batch axis holds for all hypotheses. */
+/* A limit cuts the search after 4 labels 1 2 0 1: the original divides by 5; exactly it is 4. */
+static void test_cut(void **state) {
+  (void)state;
+  for (int exact = 0; exact < 2; exact++) {
+    searched s;
+    search_open_with(&s, exact ? "'length_normalization_exact': True, " : "", 1, "True",
+                     "{'class': 'compare', 'from': 'output', 'value': 9}");
+    search_run(&s, 1, (const int32_t[]){4}, 0);
+    check_hyp(&s, 0, 0, 4, (const int32_t[]){1, 2, 0, 1}, log(.5 * .4 * .9 * .5) / (exact ? 4 : 5));
+    search_close(&s);
+  }
+}
+
 static void test_scalar_end(void **state) {
   (void)state;
   const int32_t lens[] = {4, 2};
@@ -170,8 +187,8 @@ static void test_steady(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper), cmocka_unit_test(test_batch),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper),      cmocka_unit_test(test_batch),
                                      cmocka_unit_test(test_scalar_end), cmocka_unit_test(test_no_reference),
-                                     cmocka_unit_test(test_steady)};
+                                     cmocka_unit_test(test_steady),     cmocka_unit_test(test_cut)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

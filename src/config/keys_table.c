@@ -188,6 +188,7 @@ const crn_config_key crn_config_keys[] = {
     {"forward_use_search", "b", U, "Task forward with search (False)."},
     {"forward_override_hdf_output", "b", U, "Task forward may replace its output file (False)."},
     {"search_output_layer", "sl", U, "Layer whose output task search writes (output)."},
+    {"length_normalization_exact", "b", U, "Divide scores by the steps that ran where the limit cut a search (False)."},
     {"search_do_eval", "b", U, "Compute losses while searching (True)."},
     {"search_output_file", "s", U, "File of task search."},
     {"search_output_file_format", "s", U, "Format of search_output_file: txt or py (txt)."},

@@ -673,6 +673,8 @@ crn_status crn_choice_finish(crn_exec *x, const crn_loop *loop, crn_loop_run *lr
     for (int64_t i = 0; i < crn_t_size(len->v); i++)
       if (crn_t_i32(len->v)[i] > D) D = crn_t_i32(len->v)[i];
     if (!loop->include_eos) D++;
+    /* cut by the limit, nothing ended the longest: the original divides by one step more than were run */
+    if (crn_v_truth(crn_v_get(x->net->config, "length_normalization_exact"))) D = lr->step;
     if (D > 0) final->scores = crn_scale(r, last->scores, 1.0 / (double)D);
     if (!final->scores) return r->err->code;
   }
