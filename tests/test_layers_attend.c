@@ -353,6 +353,42 @@ static void test_self_attention_in_loop(void **state) {
   expect_near("moved out", objective[1], objective[0], 1e-9);
 }
 
+/* Kept keys and values: a batch of two parts in two runs, restricted to the last part or not. */
+static void test_self_attention_kept(void **state) {
+  (void)state;
+  static const int32_t whole_len = 5, part_lens[3] = {2, 2, 1};
+  double out[3][5 * 4]; /* whole, kept, kept and restricted */
+  for (int mode = 0; mode < 3; mode++) {
+    static const char *const options[3] = {"", ", 'initial_state': 'keep_over_epoch'",
+                                           ", 'initial_state': 'keep_over_epoch', 'restrict_state_to_last_seq': True"};
+    crn_arena a = {0};
+    loss_net n;
+    net_open(&n,
+             crn_arena_printf(&a,
+                              "{" EXTERN
+                              ", 'network': {'output': {'class': 'self_attention', 'from': 'data', 'num_heads': 2, "
+                              "'total_key_dim': 4, 'n_out': 4, 'attention_left_only': True%s}}}",
+                              options[mode]),
+             false, NULL, 0);
+    crn_exec_new_epoch(n.exec);
+    for (int part = 0, t = 0; part < (mode ? 3 : 1); part++) {
+      const int32_t *lens = mode ? &part_lens[part] : &whole_len;
+      crn_exec_begin(n.exec, false, 1);
+      assert_int_equal(
+          crn_exec_feed(n.exec, "data", CRN_F64, 3, (int64_t[]){1, *lens, 3}, frames + 3 * t, 1, &lens, &n.err),
+          CRN_OK);
+      assert_int_equal(crn_exec_forward(n.exec, &n.err), CRN_OK);
+      for (int i = 0; i < 4 * *lens; i++) out[mode][4 * t + i] = crn_t_get(value_of(&n, "output")->v, i);
+      t += *lens;
+    }
+    net_close(&n);
+    crn_arena_free(&a);
+  }
+  for (int i = 0; i < 5 * 4; i++) expect_near("kept", out[1][i], out[0][i], 1e-12);
+  for (int i = 0; i < 4 * 4; i++) expect_near("two parts", out[2][i], out[0][i], 1e-12);
+  assert_true(fabs(out[2][4 * 4] - out[0][4 * 4]) > 1e-6); /* the third part doesn't see the first */
+}
+
 /* ---- refusals -------------------------------------------------------------------------------------------------------
  */
 
@@ -362,7 +398,7 @@ static void test_refused(void **state) {
       {"{'class': 'self_attention', 'from': 'h', 'num_heads': 3, 'total_key_dim': 4, 'n_out': 4}", "num_heads"},
       {"{'class': 'self_attention', 'from': 'q', 'num_heads': 2, 'total_key_dim': 4, 'n_out': 4}", "[B, T, F]"},
       {"{'class': 'self_attention', 'from': 'h', 'num_heads': 2, 'total_key_dim': 4, 'n_out': 4, 'initial_state': "
-       "'keep_over_epoch'}",
+       "'placeholder'}",
        "not implemented"},
       {"{'class': 'dot_attention', 'from': 'h', 'base': 'g', 'base_ctx': 'h'}", "[B, F]"},
       {"{'class': 'concat_attention', 'from': 'data:vec', 'base': 'g', 'base_ctx': 'h'}", "base_ctx"},
@@ -389,10 +425,15 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gradients),    cmocka_unit_test(test_scatter),
-      cmocka_unit_test(test_gather_clips), cmocka_unit_test(test_distance_table),
-      cmocka_unit_test(test_forced_align), cmocka_unit_test(test_staircase),
-      cmocka_unit_test(test_gradient),     cmocka_unit_test(test_self_attention_in_loop),
+      cmocka_unit_test(test_gradients),
+      cmocka_unit_test(test_scatter),
+      cmocka_unit_test(test_gather_clips),
+      cmocka_unit_test(test_distance_table),
+      cmocka_unit_test(test_forced_align),
+      cmocka_unit_test(test_staircase),
+      cmocka_unit_test(test_gradient),
+      cmocka_unit_test(test_self_attention_in_loop),
+      cmocka_unit_test(test_self_attention_kept),
       cmocka_unit_test(test_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,6 +127,7 @@ struct crn_layer {
   crn_layer *initial;      /* layer that gives the output before the first step (initial_output), where looked up */
   void *priv;              /* the class's own, made in infer or refs (build arena) */
   int visit;               /* construction's mark */
+  bool causal;             /* reads no frames to the right, and keeps those before as states, whatever the class may do */
   bool watched;            /* gradients with respect to its output are asked for (layer gradient) */
   bool refs_done, params_done;
   int keep_states;         /* 1: final states are kept for the run after (keep_over_epoch), 2: also over epochs */

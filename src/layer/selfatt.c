@@ -19,6 +19,7 @@ typedef struct selfatt_cfg {
   int left_only, restrict_state;
   crn_layer *key_shift;
   int64_t n_in, n_out;
+  bool kept; /* starts with the states of the batch before */
   bool step; /* one frame per call: the source has no time axis */
 } selfatt_cfg;
 
@@ -76,15 +77,26 @@ static const crn_opt selfatt_opts[] = {{.name = "num_heads",
                                         .doc = "\"dropout\" or \"unity\", checked only"},
                                        CRN_OPT_END};
 
-static crn_status check_options(crn_build *b, crn_layer *l, const selfatt_cfg *c) {
-  const crn_value *init = l->common.initial_state;
+/* initial_state: none, or what the batch before left. */
+static crn_status start_of(crn_build *b, crn_layer *l, selfatt_cfg *c) {
+  const crn_value *v = l->common.initial_state;
+  const char *word = crn_v_cstr(v);
   double f;
+  if (crn_v_is_none(v) || (crn_v_is_number(v) && crn_v_to_float(v, &f) && f == 0)) return CRN_OK;
+  if (word && (!strcmp(word, "keep_over_epoch") || !strcmp(word, "keep_over_epoch_no_init"))) {
+    l->keep_states = strlen(word) > 15 ? 2 : 1;
+    c->kept = true;
+    return CRN_OK;
+  }
+  return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
+                        "not implemented: option 'initial_state' of self_attention but \"keep_over_epoch\"");
+}
+
+static crn_status check_options(crn_build *b, crn_layer *l, const selfatt_cfg *c) {
   if (c->total_key_dim % c->num_heads || c->n_out % c->num_heads)
     return crn_layer_fail(b, l, CRN_E_CONFIG,
                           "'total_key_dim' %lld and 'n_out' %lld must be multiples of 'num_heads' %lld",
                           (long long)c->total_key_dim, (long long)c->n_out, (long long)c->num_heads);
-  if (!crn_v_is_none(init) && !(crn_v_is_number(init) && crn_v_to_float(init, &f) && f == 0))
-    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'initial_state' of self_attention");
   if (!crn_v_is_none(c->state_var_lengths))
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'state_var_lengths'");
   if (c->step && c->left_only <= 0)
@@ -139,11 +151,13 @@ static crn_status selfatt_infer(crn_build *b, crn_layer *l) {
     crn_str_free(&s);
     return st;
   }
+  CRN_TRY(start_of(b, l, c));
   CRN_TRY(check_options(b, l, c));
   int perm[3] = {batch, time, l->out.feature_axis};
   if (c->step) perm[1] = l->out.feature_axis;
   crn_tmpl_permute(&l->out, perm);
-  return c->left_only > 0 ? add_states(b, l, c) : CRN_OK;
+  l->causal = c->left_only > 0;
+  return c->left_only > 0 || c->kept ? add_states(b, l, c) : CRN_OK;
 }
 
 static crn_status selfatt_params(crn_build *b, crn_layer *l) {
@@ -185,6 +199,27 @@ static crn_status project(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const
   return h->q && h->k && h->v ? CRN_OK : r->err->code;
 }
 
+/* Before the first frame: nothing, or what the batch before left. */
+static crn_status selfatt_state_init(crn_exec *x, crn_layer *l, int i, crn_data *out) {
+  const selfatt_cfg *c = l->cfg;
+  crn_run *r = crn_exec_run(x);
+  const int64_t B = crn_batch_size(x, l);
+  const crn_data *d = c->kept ? crn_kept_state(x, l, i) : NULL;
+  if (crn_run_failed(r)) return r->err->code;
+  if (d) {
+    if (d->v->shape[0] != B)
+      return crn_exec_fail(x, l, "option 'initial_state': states are kept for %lld sequences, but this batch has %lld",
+                           (long long)d->v->shape[0], (long long)B);
+    out->v = d->v;
+    return CRN_OK;
+  }
+  int64_t shape[CRN_MAX_RANK];
+  for (int k = 0; k < out->t.n; k++)
+    shape[k] = out->t.dims[k]->kind == CRN_DIM_BATCH ? B : out->t.dims[k]->size < 0 ? 0 : out->t.dims[k]->size;
+  out->v = crn_t_zeros(r, out->t.dtype == CRN_F32 ? r->real : out->t.dtype, out->t.n, shape);
+  return out->v ? CRN_OK : r->err->code;
+}
+
 /* State i and what is new, one after the other; becomes the state. */
 static crn_tensor *append(crn_exec *x, crn_layer *l, int i, crn_tensor *now, int axis, const crn_data *out) {
   crn_run *r = crn_exec_run(x);
@@ -193,12 +228,14 @@ static crn_tensor *append(crn_exec *x, crn_layer *l, int i, crn_tensor *now, int
   if (!before || !now) return NULL;
   crn_data *d = crn_data_new(r, &l->states[i].t, NULL);
   if (!d) return NULL;
-  d->v = before->v->shape[axis] ? crn_concat(r, 2, parts, axis) : now;
+  crn_tensor *all = before->v->shape[axis] ? crn_concat(r, 2, parts, axis) : now;
+  const selfatt_cfg *c = l->cfg;
+  d->v = c->restrict_state > 0 && !c->step ? now : all;
   d->beam = out->beam;
   crn_tmpl scalar = crn_tmpl_scalar(CRN_I32);
-  if (!d->v) return NULL;
+  if (!all) return NULL;
   d->len[axis] = crn_data_new(r, &scalar, crn_t_full(r, CRN_I32, 0, NULL, (double)d->v->shape[axis]));
-  return crn_state_out(x, l, i, d) == CRN_OK ? d->v : NULL;
+  return crn_state_out(x, l, i, d) == CRN_OK ? all : NULL;
 }
 
 /* q_i · s_ij: s [T, T', d] -> [B, H, T, T']. */
@@ -235,6 +272,7 @@ static crn_status visible(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const
     const int64_t column[4] = {h->B, 1, 1, 1};
     crn_tensor *one = crn_t_full(r, CRN_I32, 0, NULL, 1);
     crn_tensor *lens = crn_binary(r, CRN_B_MAXIMUM, crn_data_lens(r, in, 1), one);
+    if (lens && h->left) lens = crn_add_scalar(r, lens, (double)h->left);
     *mask = crn_binary(r, CRN_B_LESS, key, lens ? crn_t_reshape(r, lens, 4, column) : NULL);
   }
   if (l->n_states <= STATE_MASK) return crn_run_failed(r) ? r->err->code : CRN_OK;
@@ -285,7 +323,7 @@ static crn_status selfatt_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!(in = crn_data_permute(r, in, perm))) return r->err->code;
   if (!c->step) out->len[1] = in->len[1];
   CRN_TRY(project(x, l, c, in, &h));
-  if (c->left_only > 0) {
+  if (l->n_states) {
     const int64_t T = h.T;
     if (!(h.k = append(x, l, STATE_K, h.k, 2, out)) || !(h.v = append(x, l, STATE_V, h.v, 2, out))) return r->err->code;
     h.left = h.k->shape[2] - T;
@@ -300,5 +338,6 @@ const crn_layer_desc crn_family_selfatt[] = {{.name = "self_attention",
                                               .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE,
                                               .infer = selfatt_infer,
                                               .params = selfatt_params,
-                                              .forward = selfatt_forward},
+                                              .forward = selfatt_forward,
+                                              .state_init = selfatt_state_init},
                                              {.name = NULL}};

@@ -35,7 +35,7 @@ static bool runs_in_pieces(const crn_layer *l) {
       "linear",     "hidden", "softmax",    "copy",     "dropout",    "identity",        "activation", "combine",
       "compare",    "switch", "layer_norm", "gating",   "cast",       "reduce_out",      "rec",        "rnn_cell",
       "subnetwork", "choice", "constant",   "variable", "batch_norm", "reinterpret_data"};
-  if (l->desc->flags & CRN_L_INTERNAL) return true;
+  if (l->desc->flags & CRN_L_INTERNAL || l->causal) return true;
   for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
     if (!strcmp(l->desc->name, classes[i])) return true;
   return false;
@@ -56,7 +56,7 @@ static crn_status check_body(const crn_body *b, crn_err *err) {
   for (int i = 0; i < b->n; i++) {
     const crn_layer *l = b->order[i];
     if (!l->live) continue;
-    if (runs_backwards(l) || (l->desc->flags & CRN_L_NEEDS_FUTURE && !l->body->loop))
+    if (runs_backwards(l) || (l->desc->flags & CRN_L_NEEDS_FUTURE && !l->causal && !l->body->loop))
       return crn_fail(err, CRN_E_CONFIG, "streaming: layer '%s' (%s) needs frames to come", l->path, l->desc->name);
     if (keeps_cell_only(l))
       return crn_fail(
