@@ -146,8 +146,8 @@ int main(int argc, char **argv) {
   crn_err err = {0};
   crn_arena arena = {0};
   crn_value *config;
-  crn_net *net;
-  crn_exec *x;
+  crn_net *net = NULL;
+  crn_exec *x = NULL;
   crn_updater *u = NULL;
   crn_update_param *params = NULL;
   job j = {0};
