@@ -322,6 +322,59 @@ static void test_gradient(void **state) {
   crn_arena_free(&a);
 }
 
+/* Variables that change in a run: reads see what was assigned before them, the store when the step is over. */
+static void test_assign(void **state) {
+  (void)state;
+  crn_arena a = {0};
+  loss_net n;
+  net_open(&n,
+           "{" EXTERN ", 'network': {'v': {'class': 'variable', 'shape': (), 'dtype': 'float32', 'init': 2.0}, "
+           "'one': {'class': 'constant', 'value': 1.0}, 'seven': {'class': 'constant', 'value': 7.0}, "
+           "'before': {'class': 'variable_read', 'var': 'v', 'is_output_layer': True}, "
+           "'set': {'class': 'variable_assign', 'var': 'v', 'value': 'seven', 'control_dependencies': ['before']}, "
+           "'add': {'class': 'variable_assign', 'var': 'set', 'value': 'one', 'op': 'add'}, "
+           "'after': {'class': 'variable_read', 'var': 'add', 'is_output_layer': True}, "
+           "'output': {'class': 'copy', 'from': 'data'}}}",
+           false, feeds, N_FEEDS);
+  for (int step = 0; step < 2; step++) {
+    net_run(&n);
+    expect_near("before", crn_t_get(value_of(&n, "before")->v, 0), step ? 8 : 2, 1e-12);
+    expect_near("after", crn_t_get(value_of(&n, "after")->v, 0), 8, 1e-12);
+    crn_exec_apply_assigns(n.exec);
+  }
+  net_close(&n);
+  crn_arena_free(&a);
+}
+
+/* The formulas of the reference, and that ortho type 3 undoes ortho type 2. */
+static void test_dct(void **state) {
+  (void)state;
+  crn_arena a = {0};
+  loss_net n;
+  open_layer(&n, &a,
+             "{'one': {'class': 'dct', 'type': 1, 'from': 'data', 'is_output_layer': True}, "
+             "'two': {'class': 'dct', 'from': 'data', 'is_output_layer': True}, "
+             "'four': {'class': 'dct', 'type': 4, 'from': 'data', 'is_output_layer': True}, "
+             "'ortho': {'class': 'dct', 'norm': 'ortho', 'from': 'data'}, "
+             "'output': {'class': 'dct', 'type': 3, 'norm': 'ortho', 'from': 'ortho'}}");
+  const double pi = 3.14159265358979323846;
+  for (int t = 0; t < 3; t++)
+    for (int k = 0; k < 3; k++) {
+      const double *x = frames + 3 * t;
+      double one = x[0] + (k % 2 ? -1 : 1) * x[2] + 2 * x[1] * cos(pi * k / 2), two = 0, four = 0;
+      for (int i = 0; i < 3; i++) {
+        two += 2 * x[i] * cos(pi * k * (2 * i + 1) / 6);
+        four += 2 * x[i] * cos(pi * (2 * k + 1) * (2 * i + 1) / 12);
+      }
+      expect_near("type 1", crn_t_get(value_of(&n, "one")->v, 3 * t + k), one, 1e-12);
+      expect_near("type 2", crn_t_get(value_of(&n, "two")->v, 3 * t + k), two, 1e-12);
+      expect_near("type 4", crn_t_get(value_of(&n, "four")->v, 3 * t + k), four, 1e-12);
+      expect_near("inverse", crn_t_get(value_of(&n, "output")->v, 3 * t + k), x[k], 1e-12);
+    }
+  net_close(&n);
+  crn_arena_free(&a);
+}
+
 /* ---- loops ----------------------------------------------------------------------------------------------------------
  */
 
@@ -432,6 +485,8 @@ int main(void) {
       cmocka_unit_test(test_forced_align),
       cmocka_unit_test(test_staircase),
       cmocka_unit_test(test_gradient),
+      cmocka_unit_test(test_assign),
+      cmocka_unit_test(test_dct),
       cmocka_unit_test(test_self_attention_in_loop),
       cmocka_unit_test(test_self_attention_kept),
       cmocka_unit_test(test_refused),

@@ -37,6 +37,8 @@ extern const crn_layer_desc crn_family_masked[];
 extern const crn_layer_desc crn_family_combine[];
 extern const crn_layer_desc crn_family_attention[];
 extern const crn_layer_desc crn_family_globalatt[];
+extern const crn_layer_desc crn_family_dct[];
+extern const crn_layer_desc crn_family_assign[];
 extern const crn_layer_desc crn_family_framewise[];
 extern const crn_layer_desc crn_family_lookup[];
 extern const crn_layer_desc crn_family_gradient[];
@@ -92,6 +94,8 @@ static const crn_layer_desc *const families[] = {
     crn_family_combine,
     crn_family_attention,
     crn_family_globalatt,
+    crn_family_dct,
+    crn_family_assign,
     crn_family_framewise,
     crn_family_lookup,
     crn_family_gradient,

@@ -247,8 +247,10 @@ const crn_data *crn_initial_of(crn_exec *x, crn_layer *l, crn_layer *of, const c
 crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
 /* Sub output i of a layer that l computes with. NULL: failed (recorded). */
 const crn_data *crn_sub_of(crn_exec *x, crn_layer *l, crn_layer *of, int i);
-/* Set a parameter after the step (running statistics, accumulate_mean). At most once per step; value is kept. */
+/* Set a parameter after the step (running statistics, accumulate_mean, variable_assign); the last value counts. */
 crn_status crn_exec_assign(crn_exec *x, crn_layer *l, const char *param, crn_tensor *value);
+/* What was assigned to it in this run so far, NULL: nothing. */
+crn_tensor *crn_exec_assigned(const crn_exec *x, const crn_layer *l, const char *param);
 /* Step index of the innermost loop around the layer, -1 outside. */
 int64_t crn_exec_step(const crn_exec *x, const crn_layer *l);
 /* bool [B] in l's beams: sequences of the loop that ended before this step; *out NULL: none can have. */

@@ -18,7 +18,6 @@ const crn_layer_desc crn_family_missing[] = {MISSING("alternating_real_to_comple
                                              MISSING("classes_to_length_distribution_global"),
                                              MISSING("classes_to_segments"),
                                              MISSING("complex_to_alternating_real"),
-                                             MISSING("dct"),
                                              MISSING("flatten_time"),
                                              MISSING("fold"),
                                              MISSING("hdf_dump"),
@@ -35,6 +34,4 @@ const crn_layer_desc crn_family_missing[] = {MISSING("alternating_real_to_comple
                                              MISSING("split_concatenated_multichannel"),
                                              MISSING("swap_time_feature"),
                                              MISSING("unsegment_input"),
-                                             MISSING("variable_assign"),
-                                             MISSING("variable_read"),
                                              {.name = NULL}};

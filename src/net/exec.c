@@ -637,6 +637,13 @@ crn_status crn_exec_assign(crn_exec *x, crn_layer *l, const char *param, crn_ten
   return crn_exec_fail(x, l, "parameter '%s' is missing", param);
 }
 
+crn_tensor *crn_exec_assigned(const crn_exec *x, const crn_layer *l, const char *param) {
+  for (int i = x->n_assigns; i-- > 0;)
+    for (int k = 0; k < l->n_params; k++)
+      if (l->params[k] == x->assigns[i].param && !strcmp(l->params[k]->spec.name, param)) return x->assigns[i].value;
+  return NULL;
+}
+
 void crn_exec_apply_assigns(crn_exec *x) {
   for (int i = 0; i < x->n_assigns; i++) {
     crn_param *p = x->assigns[i].param;
