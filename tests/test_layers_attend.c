@@ -129,6 +129,39 @@ static void test_scatter(void **state) {
   crn_arena_free(&a);
 }
 
+/* boolean_mask over two axes: rows in the order of the dims as listed. */
+static void test_boolean_mask(void **state) {
+  (void)state;
+#define PLACE "{\"__dim__\": {\"kind\": \"spatial\", \"name\": \"place\", \"dim\": 3}}"
+#define ROW "{\"__dim__\": {\"kind\": \"spatial\", \"name\": \"row\", \"dim\": 2}}"
+#define VALUE "{\"__dim__\": {\"kind\": \"feature\", \"name\": \"value\", \"dim\": 2}}"
+  static const char json[] =
+      "{\"extern_data\": {\"data\": {\"dim\": 3, \"shape\": {\"__tuple__\": [null, 3]}}},"
+      " \"network\": {\"x\": {\"class\": \"constant\", \"shape\": [" PLACE ", " ROW ", " VALUE "],"
+      " \"value\": {\"__ndarray__\": [[[1, 2], [3, 4]], [[5, 6], [7, 8]], [[9, 10], [11, 12]]], \"dtype\": "
+      "\"float32\"}},"
+      " \"m\": {\"class\": \"constant\", \"shape\": [" ROW ", " PLACE "],"
+      " \"value\": {\"__ndarray__\": [[1, 0, 1], [0, 1, 0]], \"dtype\": \"int32\"}},"
+      " \"mask\": {\"class\": \"cast\", \"dtype\": \"bool\", \"from\": \"m\"},"
+      " \"output\": {\"class\": \"boolean_mask\", \"from\": \"x\", \"mask\": \"mask\", \"dims\": [" ROW ", " PLACE
+      "]}}}";
+  loss_net n = {0};
+  crn_value *v = NULL;
+  assert_int_equal(crn_v_parse_json(&n.arena, json, sizeof json - 1, "config", &v, &n.err), CRN_OK);
+  n.store = crn_store_new(CRN_F64);
+  if (crn_net_build(v, (crn_net_mode){0}, n.store, NULL, &n.net, &n.err) != CRN_OK)
+    fail_msg("%s", crn_err_text(&n.err));
+  const crn_session_opts opts = {.n_threads = 1, .keep_all = true};
+  assert_int_equal(crn_exec_new(n.net, &opts, &n.exec, &n.err), CRN_OK);
+  net_run(&n);
+  const double want[3 * 2] = {1, 2, 9, 10, 7, 8};
+  const crn_data *y = value_of(&n, "output");
+  expect_values("boolean_mask", y, 6, want);
+  assert_int_equal(y->t.time_axis, 0);
+  assert_int_equal((int)crn_t_get(y->len[0]->v, 0), 3);
+  net_close(&n);
+}
+
 static void test_gather_clips(void **state) {
   (void)state;
   crn_arena a = {0};
@@ -481,6 +514,7 @@ int main(void) {
       cmocka_unit_test(test_gradients),
       cmocka_unit_test(test_scatter),
       cmocka_unit_test(test_gather_clips),
+      cmocka_unit_test(test_boolean_mask),
       cmocka_unit_test(test_distance_table),
       cmocka_unit_test(test_forced_align),
       cmocka_unit_test(test_staircase),
