@@ -190,17 +190,19 @@ static void test_kill(void **state) {
   make_fast_folder(folder);
   const double begin = now();
   finish(folder);
-  const double whole = now() - begin;
+  double whole = now() - begin;
   remove_folder(folder);
   const crn_rng rng = crn_rng_make(7, 0, "kills");
-  for (int i = 0; i < KILLS; i++) {
+  for (int i = 0; i - n_late < KILLS; i++) {
     int status;
+    assert_true(i < 3 * KILLS);
     make_fast_folder(folder);
     const pid_t pid = start(folder);
     usleep((useconds_t)(1e6 * whole * 1.1 * crn_rng_uniform_double(&rng, (uint64_t)i)));
     kill(pid, SIGKILL);
     assert_true(waitpid(pid, &status, 0) == pid);
     n_late += WIFEXITED(status);
+    whole *= WIFEXITED(status) ? 0.9 : 1.01; /* the machine's load changes */
     const int last = check_models(folder);
     free(scores_of(folder)); /* it can be read */
     finish(folder);
@@ -209,13 +211,12 @@ static void test_kill(void **state) {
     assert_non_null(got);
     assert_string_equal(got, want[last]);
     free(got);
-    seen[last]++;
+    seen[last] += !WIFEXITED(status);
     remove_folder(folder);
   }
-  printf("killed at %d instants, behind epochs:", KILLS - n_late);
+  printf("killed at %d instants (too late: %d), behind epochs:", KILLS, n_late);
   for (int e = 0; e <= EPOCHS; e++) printf(" %d: %d", e, seen[e]);
   printf("\n");
-  assert_true(n_late < KILLS / 2);
   for (int e = 0; e <= EPOCHS; e++) free(want[e]);
 }
 
