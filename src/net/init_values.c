@@ -240,6 +240,20 @@ static void fans(const crn_param_spec *s, double *in, double *out) {
   }
 }
 
+/* limit * (2 u - 1), by runs of numbers: a start spends most of its time here */
+static void fill_symmetric(crn_param *p, double limit, const crn_rng *rng) {
+  float u[512];
+  for (int64_t at = 0; at < p->size; at += 512) {
+    const int64_t n = p->size - at < 512 ? p->size - at : 512;
+    crn_rng_uniform_fill(rng, (uint64_t)at, u, (size_t)n);
+    if (p->dtype == CRN_F32) {
+      for (int64_t i = 0; i < n; i++) ((float *)p->st.data)[at + i] = (float)(limit * (2.0 * (double)u[i] - 1.0));
+    } else {
+      for (int64_t i = 0; i < n; i++) put(p, at + i, limit * (2.0 * (double)u[i] - 1.0));
+    }
+  }
+}
+
 static crn_status fill_scaling(crn_param *p, const init_spec *s, const crn_rng *rng, crn_err *err) {
   const bool non_zero = s->row->kind == INIT_SCALING_NON_ZERO;
   const double scale = non_zero ? s->arg[1] : s->arg[0];
@@ -254,6 +268,7 @@ static crn_status fill_scaling(crn_param *p, const init_spec *s, const crn_rng *
   if (!uniform && !plain && strcmp(s->distribution, "truncated_normal") != 0 && strcmp(s->distribution, "normal") != 0)
     return crn_fail(err, CRN_E_CONFIG, "initialiser '%s': unknown distribution '%s'", s->row->name, s->distribution);
   const double limit = uniform ? sqrt(3 * scale / n) : plain ? sqrt(scale / n) : sqrt(scale / n) / 0.87962566103423978;
+  if (uniform && !non_zero) return fill_symmetric(p, limit, rng), CRN_OK;
   for (int64_t i = 0; i < p->size; i++) {
     double v;
     if (uniform) v = limit * (2.0 * (double)crn_rng_uniform(rng, (uint64_t)i) - 1.0);
@@ -319,7 +334,7 @@ static crn_status fill(crn_param *p, const init_spec *s, const crn_rng *rng, crn
     double n = 1;
     for (int i = 0; i + 1 < p->spec.rank; i++) n *= (double)p->spec.shape[i];
     const double limit = a * sqrt(3 / (n < 1 ? 1 : n));
-    for (int64_t i = 0; i < p->size; i++) put(p, i, limit * (2.0 * (double)crn_rng_uniform(rng, (uint64_t)i) - 1.0));
+    fill_symmetric(p, limit, rng);
     return CRN_OK;
   }
   case INIT_ORTHOGONAL: return fill_orthogonal(p, a, rng, err);

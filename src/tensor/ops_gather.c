@@ -34,6 +34,15 @@ static slices *slices_new(crn_run *r, crn_node *n, int64_t count, int64_t len) {
 static void slices_copy(const slices *s, size_t bytes, const void *x, void *y) {
   size_t len = (size_t)s->len * bytes;
   if (len == 0) return;
+  if (len == 4) { /* single numbers: a call for each would cost more than the number */
+    for (int64_t i = 0; i < s->n; i++) {
+      if (s->from[i] < 0)
+        memset((char *)y + 4 * i, 0, 4);
+      else
+        memcpy((char *)y + 4 * i, (const char *)x + 4 * s->from[i], 4);
+    }
+    return;
+  }
   for (int64_t i = 0; i < s->n; i++) {
     if (s->from[i] < 0)
       memset((char *)y + (size_t)i * len, 0, len);
@@ -115,9 +124,15 @@ static crn_status gather_run(crn_run *r, crn_node *n) {
     int64_t v = crn_int_get(crn_t_data(idx), idx->dtype, i);
     if (v < 0 || v >= a.n) return out_of_range(r, n, i, v, a.n);
   }
-  for (int64_t o = 0; o < a.outer; o++)
+  for (int64_t o = 0; o < a.outer; o++) {
+    if (idx->dtype == CRN_I32) { /* the usual type, without asking for each index */
+      const int32_t *from = crn_t_i32(idx) + (batched ? o * per : 0);
+      for (int64_t k = 0; k < per; k++) s->from[o * per + k] = o * a.n + from[k];
+      continue;
+    }
     for (int64_t k = 0; k < per; k++)
       s->from[o * per + k] = o * a.n + crn_int_get(crn_t_data(idx), idx->dtype, batched ? o * per + k : k);
+  }
   return slices_run(n, s);
 }
 
