@@ -202,6 +202,8 @@ static crn_status slot_prepare(crn_exec *x, crn_layer *l, crn_slot *s) {
     s->before = CRN_ARENA_ARRAY(&x->run.arena, crn_data *, l->n_states);
     if (!s->states || !s->before) return crn_err_memory(x->run.err);
   }
+  if (l->n_states && !s->made && !(s->made = CRN_ARENA_ARRAY(&x->run.arena, crn_data *, l->n_states)))
+    return crn_err_memory(x->run.err); /* on its own: a stream brings the states of the piece before */
   if (l->n_subs && !s->subs && !(s->subs = CRN_ARENA_ARRAY(&x->run.arena, crn_data *, l->n_subs)))
     return crn_err_memory(x->run.err);
   return CRN_OK;
@@ -598,7 +600,10 @@ crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value
   crn_slot *s = crn_exec_slot(x, l);
   if (l->scope->mask_owner && l->body->loop) CRN_TRY(crn_mask_blend(x, l, s->before[i], d));
   s->states[i] = d;
-  if (crn_exec_drops(x)) crn_data_hold(d);
+  if (crn_exec_drops(x)) {
+    crn_data_hold(d);
+    s->made[i] = d;
+  }
   return CRN_OK;
 }
 

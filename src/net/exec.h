@@ -39,6 +39,7 @@ typedef struct crn_slot {
   crn_data **subs;   /* n_subs */
   crn_data **states; /* n_states: after the layer ran (in loops: current) */
   crn_data **before; /* n_states: before this step */
+  crn_data **made;   /* n_states: held since the layer gave them, until the step ends (when values are dropped) */
   bool has_state;    /* states hold the step before */
   int64_t ran;       /* step + 1 in which it ran last, in loops */
   crn_permuted *permuted; /* for loops that read it in every step */

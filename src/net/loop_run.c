@@ -253,6 +253,15 @@ static crn_status remember(crn_exec *x, const crn_loop *loop, const crn_loop_run
   return CRN_OK;
 }
 
+/* The states as the layer gave them: those in the order of the last choice, held by hold_carried, replace them. */
+static void release_made(crn_exec *x, const crn_layer *l) {
+  const crn_slot *s = crn_exec_slot(x, l);
+  for (int k = 0; s->made && k < l->n_states; k++) {
+    crn_data_release(x, s->made[k]);
+    s->made[k] = NULL;
+  }
+}
+
 static crn_status one_step(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, crn_data **frozen, before_step *before) {
   crn_frame frame;
   if (!crn_exec_drops(x)) return step_layers(x, loop, lr, frozen);
@@ -264,6 +273,7 @@ static crn_status one_step(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, 
     hold_carried(x, loop, lr, frozen, true);
     for (int i = 0; i < loop->n_kept; i++) crn_data_hold(lr->kept[i][lr->step]);
     for (int i = 0; i < before->n; i++) crn_data_release(x, before->d[i]);
+    for (int i = 0; i < loop->body.n; i++) release_made(x, loop->body.order[i]);
     for (int i = 0; i < loop->body.n; i++) crn_exec_drop(x, loop->body.order[i]);
   }
   crn_frame_close(&x->run);
