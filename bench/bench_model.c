@@ -166,6 +166,7 @@ int main(int argc, char **argv) {
       crn_net_build(config, mode, store, NULL, &net, &err) != CRN_OK ||
       crn_store_init_values(store, 1, &err) != CRN_OK || crn_exec_new(net, &opts, &x, &err) != CRN_OK)
     die(&err);
+  if (!train) crn_store_read_only(store);
   if (train) u = make_updater(net, config, &params, &err);
   run(&j, x, u, &err);
   crn_updater_free(u);

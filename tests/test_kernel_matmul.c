@@ -74,6 +74,14 @@ static float *product(const crn_kernels *k, const problem *p, bool packed, crn_t
   b.data = crn_arena_alloc(&arena, b.bytes + 64);
   assert_non_null(b.data);
   k->pack_b(&b, m.trans_b, m.B, m.ldb, t);
+  float *back = crn_arena_alloc(&arena, (size_t)((m.trans_b ? m.N : m.K) * m.ldb) * sizeof(float));
+  assert_non_null(back);
+  k->unpack_b(&b, m.trans_b, back, m.ldb);
+  for (int64_t i = 0; i < m.K; i++)
+    for (int64_t j = 0; j < m.N; j++) {
+      const int64_t at = m.trans_b ? j * m.ldb + i : i * m.ldb + j;
+      assert_true(back[at] == m.B[at]);
+    }
   k->matmul_packed(&m, &b, t);
   crn_arena_free(&arena);
   return m.C;

@@ -32,7 +32,9 @@ static crn_status load(crn_model *m, const char *config_path, const char *checkp
   m->net = e->eval_net;
   CRN_TRY(crn_engine_preload(e, m->net, false, err));
   if (checkpoint) CRN_TRY(crn_engine_load(e, m->net, checkpoint, o->ignore_missing != 0, err));
-  return crn_store_init_values(e->store, e->seed, err);
+  CRN_TRY(crn_store_init_values(e->store, e->seed, err));
+  crn_store_read_only(e->store);
+  return CRN_OK;
 }
 
 crn_status crn_model_load(const char *config_path, const char *checkpoint, const crn_model_options *options,

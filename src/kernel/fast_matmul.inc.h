@@ -239,6 +239,13 @@ static void fast_pack_b(crn_packed_b *out, bool trans_b, const float *B, int64_t
   crn_threads_run(t, (panels + job.panels_per_task - 1) / job.panels_per_task, run_pack_task, &job);
 }
 
+static void fast_unpack_b(const crn_packed_b *in, bool trans_b, float *B, int64_t ldb) {
+  const float *p = in->data;
+  for (int64_t j0 = 0; j0 < in->N; j0 += PANEL)
+    for (int64_t k = 0; k < in->K; k++, p += PANEL)
+      for (int64_t j = 0; j < min_i64(PANEL, in->N - j0); j++) B[trans_b ? (j0 + j) * ldb + k : k * ldb + j0 + j] = p[j];
+}
+
 static void fast_matmul_packed(const crn_matmul_args *m, const crn_packed_b *b, crn_threads *t) {
   run_matmul(m, b->data, t);
 }

@@ -21,6 +21,7 @@ const crn_kernels FAST_TABLE = {
     .matmul_batched = fast_matmul_batched,
     .packed_b_bytes = fast_packed_b_bytes,
     .pack_b = fast_pack_b,
+    .unpack_b = fast_unpack_b,
     .matmul_packed = fast_matmul_packed,
     .exp = fast_exp,
     .log = fast_log,

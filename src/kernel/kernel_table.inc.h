@@ -86,6 +86,8 @@ typedef struct CRN_K(crn_kernels) {
   size_t (*packed_b_bytes)(int64_t K, int64_t N);
   /* Fill out (K, N and data, bytes set by the caller, see packed_b_bytes) from B [K,N], or from [N,K] if trans_b. */
   void (*pack_b)(crn_packed_b *out, bool trans_b, const CRN_REAL *B, int64_t ldb, crn_threads *t);
+  /* The other way: B [K,N], or [N,K] if trans_b. */
+  void (*unpack_b)(const crn_packed_b *in, bool trans_b, CRN_REAL *B, int64_t ldb);
   void (*matmul_packed)(const CRN_K(crn_matmul_args) * m, const crn_packed_b *b, crn_threads *t);
 
   /* y[i] = f(x[i]); inf and NaN as libm does. Errors are bounded in tests/test_kernel_vector.c. */

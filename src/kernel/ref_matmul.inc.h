@@ -70,6 +70,12 @@ static void ref_pack_b(crn_packed_b *out, bool trans_b, const R *B, int64_t ldb,
     for (int64_t n = 0; n < out->N; n++) *p++ = trans_b ? B[n * ldb + k] : B[k * ldb + n];
 }
 
+static void ref_unpack_b(const crn_packed_b *in, bool trans_b, R *B, int64_t ldb) {
+  const R *p = in->data;
+  for (int64_t k = 0; k < in->K; k++)
+    for (int64_t n = 0; n < in->N; n++) B[trans_b ? n * ldb + k : k * ldb + n] = *p++;
+}
+
 static void ref_matmul_packed(const CRN_K(crn_matmul_args) * m, const crn_packed_b *b, crn_threads *t) {
   CRN_K(crn_matmul_args) plain = *m;
   plain.B = b->data;

@@ -16,6 +16,7 @@ const CRN_K(crn_kernels) REF_TABLE = {
     .matmul_batched = ref_matmul_batched,
     .packed_b_bytes = ref_packed_b_bytes,
     .pack_b = ref_pack_b,
+    .unpack_b = ref_unpack_b,
     .matmul_packed = ref_matmul_packed,
     .exp = ref_exp,
     .log = ref_log,

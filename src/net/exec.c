@@ -12,6 +12,7 @@
 #include "net/loop.h"
 #include "net/stream.h"
 #include "net/wrappers.h"
+#include "tensor/weights.h"
 
 crn_run *crn_exec_run(crn_exec *x) { return &x->run; }
 const crn_value *crn_exec_config(const crn_exec *x, const char *key) { return crn_v_get(x->net->config, key); }
@@ -251,6 +252,9 @@ static crn_status copy_output_loss(crn_exec *x, crn_layer *l, crn_data *d) {
   return CRN_OK;
 }
 
+/* Values are read everywhere: where one is a parameter, it has to be there as it is. */
+static crn_status pin_value(crn_exec *x, const crn_data *d) { return d->v ? crn_weight_pin(&x->run, d->v) : CRN_OK; }
+
 static crn_status run_layer(crn_exec *x, crn_layer *l) {
   crn_slot *s = crn_exec_slot(x, l);
   crn_run *r = &x->run;
@@ -269,6 +273,7 @@ static crn_status run_layer(crn_exec *x, crn_layer *l) {
   if (st == CRN_OK && crn_run_failed(r)) st = r->err->code;
   if (st == CRN_OK && l->dict && l->common.copy_output_loss != CRN_UNSET) st = copy_output_loss(x, l, d);
   if (st == CRN_OK) st = check_output(x, l, d);
+  if (st == CRN_OK) st = pin_value(x, d);
   if (st == CRN_OK && x->watch) st = crn_exec_watch(x, l, d);
   if (st == CRN_OK && l->loss) st = crn_exec_losses(x, l);
   if (st == CRN_OK && l->loss) st = crn_exec_watch_losses(x, l);
@@ -597,6 +602,7 @@ crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value
   if (!value || !value->v) return crn_run_failed(&x->run) ? x->run.err->code : CRN_E_INTERNAL;
   crn_data *d = crn_data_copy(&x->run, value);
   if (!d) return x->run.err->code;
+  CRN_TRY(pin_value(x, d));
   crn_slot *s = crn_exec_slot(x, l);
   if (l->scope->mask_owner && l->body->loop) CRN_TRY(crn_mask_blend(x, l, s->before[i], d));
   s->states[i] = d;
@@ -611,6 +617,7 @@ crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value) 
   if (!value || !value->v) return crn_run_failed(&x->run) ? x->run.err->code : CRN_E_INTERNAL;
   crn_data *d = crn_data_copy(&x->run, value);
   if (!d) return x->run.err->code;
+  CRN_TRY(pin_value(x, d));
   crn_exec_slot(x, l)->subs[i] = d;
   if (crn_exec_drops(x)) crn_data_hold(d);
   return CRN_OK;

@@ -49,6 +49,9 @@ crn_status crn_param_set(crn_param *p, crn_dtype dtype, int rank, const int64_t 
 crn_status crn_initialiser_check(crn_arena *a, const crn_value *v, crn_err *err);
 /* Draw initial values of every parameter that has none (C5), reproducible by seed and name. */
 crn_status crn_store_init_values(crn_store *s, uint64_t seed, crn_err *err);
+/* For forward and search: from now on runs only read the values, so that matrices may be kept packed only (weights.h).
+ * Called before the first run; loading other values afterwards is allowed. */
+void crn_store_read_only(crn_store *s);
 
 /* ---- scopes and bodies ---------------------------------------------------------------------------------------------- */
 

@@ -28,6 +28,13 @@ void crn_store_free(crn_store *s) {
 
 crn_param *crn_store_find(const crn_store *s, const char *path) { return path ? crn_map_get(&s->by_path, path) : NULL; }
 
+void crn_store_read_only(crn_store *s) {
+  for (size_t i = 0; i < s->by_path.n; i++) {
+    crn_param *p = s->by_path.entries[i].value;
+    if (p && crn_dtype_is_float(p->dtype) && p->spec.rank >= 2) p->st.packed_only = true;
+  }
+}
+
 static void convert(void *dst, crn_dtype to, const void *src, crn_dtype from, int64_t n) {
   crn_storage st = {.data = NULL};
   union {
@@ -58,6 +65,7 @@ crn_status crn_param_set(crn_param *p, crn_dtype dtype, int rank, const int64_t 
     crn_str_free(&s);
     return st;
   }
+  CRN_TRY(crn_weight_unpack(&p->st, err));
   if (dtype == p->dtype) memcpy(p->st.data, data, (size_t)p->size * crn_dtype_bytes(dtype));
   else convert(p->st.data, p->dtype, data, dtype, p->size);
   p->initialised = true;

@@ -111,6 +111,8 @@ crn_tensor *crn_linear(crn_run *r, crn_tensor *x, crn_tensor *w, bool trans_w, c
 crn_tensor *crn_matmul(crn_run *r, crn_tensor *a, bool trans_a, crn_tensor *b, bool trans_b);
 /* The parameter's values changed: packed forms are stale. */
 void crn_weight_changed(crn_storage *st);
+/* For readers and writers outside of runs: make the plain form (st->data) be there, until the next run. */
+crn_status crn_weight_unpack(crn_storage *st, crn_err *err);
 void crn_weight_free(crn_storage *st);
 
 /* ---- normalising (ops_softmax.c, ops_norm.c), over the last axis ---- */

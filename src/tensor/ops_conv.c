@@ -80,11 +80,12 @@ static crn_status conv_geometry_of(crn_run *r, const crn_node *n, int64_t B, con
   return CRN_OK;
 }
 
-static crn_status check_operands(crn_run *r, const crn_node *n) {
+static crn_status check_operands(crn_run *r, crn_node *n) {
   const crn_conv_spec *spec = &attrs_of(n)->spec;
   char bx[120], bw[120];
   CRN_TRY(crn_check_real(r, n, 0));
   CRN_TRY(crn_check_real(r, n, 1));
+  n->weights = 1u << 1;
   if (spec->n_spatial < 1 || spec->n_spatial > 3)
     return crn_op_fail(r, n, "%d spatial axes, 1 to 3 are possible", spec->n_spatial);
   if (n->in[0]->rank != spec->n_spatial + 2 || n->in[1]->rank != spec->n_spatial + 2)

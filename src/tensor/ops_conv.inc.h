@@ -105,7 +105,7 @@ static void RNAME(forward_block)(conv_job *j, const crn_packed_b *form) {
   const conv_geometry *g = &j->g;
   CRN_K(crn_matmul_args) m = {.M = j->n_rows, .N = g->group_out, .K = g->K, .accumulate = j->accumulate};
   m.A = RNAME(rows_of_x)(j, &m.lda);
-  m.B = (const R *)crn_t_data(j->w) + j->group * g->group_out;
+  if (!form) m.B = (const R *)crn_t_data(j->w) + j->group * g->group_out;
   m.ldb = m.ldc = g->O;
   m.C = (R *)j->to + j->row0 * g->O + j->group * g->group_out;
   if (form)
@@ -118,7 +118,7 @@ static void RNAME(back_x_block)(conv_job *j, const crn_packed_b *form) {
   const conv_geometry *g = &j->g;
   CRN_K(crn_matmul_args) m = {.M = j->n_rows, .N = g->K, .K = g->group_out, .trans_b = true};
   m.A = (const R *)j->y + j->row0 * g->O + j->group * g->group_out;
-  m.B = (const R *)crn_t_data(j->w) + j->group * g->group_out;
+  if (!form) m.B = (const R *)crn_t_data(j->w) + j->group * g->group_out;
   m.lda = m.ldb = g->O;
   m.C = j->rows;
   m.ldc = g->K;
@@ -145,14 +145,24 @@ static void RNAME(depthwise_forward)(void *arg, int64_t begin, int64_t end);
 static void RNAME(depthwise_back_x)(void *arg, int64_t begin, int64_t end);
 static void RNAME(depthwise_back_w)(void *arg, int64_t begin, int64_t end);
 
+/* The packed form of the filter, or NULL: it is to be read as it is. */
+static crn_status RNAME(filter_form)(conv_job *j, bool trans, const crn_packed_b **form) {
+  *form = j->g.groups == 1 ? crn_weight_packed(j->run, j->w, trans) : NULL;
+  return *form ? CRN_OK : crn_weight_pin(j->run, j->w);
+}
+
 static crn_status RNAME(conv_forward)(conv_job *j) {
+  const crn_packed_b *form;
+  CRN_TRY(RNAME(filter_form)(j, false, &form));
   if (j->g.group_in == 1 && j->g.groups > 1) return RNAME(depthwise)(j, j->g.positions, RNAME(depthwise_forward));
-  return RNAME(for_rows)(j, RNAME(forward_block), j->g.groups == 1 ? crn_weight_packed(j->run, j->w, false) : NULL);
+  return RNAME(for_rows)(j, RNAME(forward_block), form);
 }
 
 static crn_status RNAME(conv_back_x)(conv_job *j) {
+  const crn_packed_b *form;
+  CRN_TRY(RNAME(filter_form)(j, true, &form));
   if (j->g.group_in == 1 && j->g.groups > 1) return RNAME(depthwise)(j, j->g.C, RNAME(depthwise_back_x));
-  return RNAME(for_rows)(j, RNAME(back_x_block), j->g.groups == 1 ? crn_weight_packed(j->run, j->w, true) : NULL);
+  return RNAME(for_rows)(j, RNAME(back_x_block), form);
 }
 
 static crn_status RNAME(conv_back_w)(conv_job *j) {

@@ -19,6 +19,7 @@ static crn_status linear_infer(crn_run *r, crn_node *n) {
   if (x->rank < 1 || w->rank != 2)
     return crn_op_fail(r, n, "needs x [..., K] and w [K, N], got %s and %s", crn_t_describe(x, bx, sizeof bx),
                        crn_t_describe(w, bw, sizeof bw));
+  n->weights = 1u << LINEAR_W;
   bool trans = n->a.i[0] != 0;
   int64_t K = w->shape[trans ? 1 : 0], N = w->shape[trans ? 0 : 1];
   if (x->shape[x->rank - 1] != K)

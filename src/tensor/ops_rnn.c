@@ -64,6 +64,7 @@ static crn_status lstm_infer(crn_run *r, crn_node *n) {
   CRN_TRY(crn_check_i32(r, n, LSTM_LENS, 1));
   if (re->rank != 2 || re->shape[1] != 4 * re->shape[0])
     return crn_op_fail(r, n, "needs w_re [n, 4n], got %s", crn_t_describe(re, bt, sizeof bt));
+  n->weights = 1u << LSTM_RE | 1u << LSTM_W;
   int64_t units = re->shape[0];
   CRN_TRY(check_input(r, n, units));
   int64_t B = z->shape[1];

@@ -65,11 +65,13 @@ static crn_status op_execute(crn_run *r, crn_node *n) {
   bool meta = false, wanted = false;
   for (int i = 0; i < n->n_in; i++) {
     if (!n->in[i]) continue;
-    meta |= !n->in[i]->st->data;
+    meta |= !n->in[i]->st->packed_only && !n->in[i]->st->data;
     wanted |= n->in[i]->needs_grad;
   }
   CRN_TRY(n->op->infer(r, n));
   if (n->op->run && !meta) {
+    for (int i = 0; i < n->n_in; i++)
+      if (n->in[i] && n->in[i]->st->packed_only && !(n->weights >> i & 1u)) CRN_TRY(crn_weight_pin(r, n->in[i]));
     crn_status s = n->op->run(r, n);
     crn_arena_reset(&r->scratch);
     CRN_TRY(s);

@@ -67,6 +67,7 @@ typedef struct crn_storage {
   bool borrowed;             /* data is somebody else's memory: never given to the pool */
   bool is_param;             /* gather adds its gradient as rows; weight products may be deferred */
   bool marked;               /* for walks over the tape (ops_gradient.c) */
+  bool packed_only;          /* a parameter that no run changes: data may be NULL while packed forms hold it (weights.h) */
   crn_grad_rows *rows;       /* sparse part of the gradient, newest first */
   int64_t row_len;           /* elements of a row (for rows) */
   struct crn_weight *weight; /* packed forms and deferred weight gradients, NULL for plain storages (ops_matmul.c) */
@@ -107,6 +108,7 @@ struct crn_node {
   int n_in, n_out;
   crn_attrs a;
   void *saved; /* what grad needs besides inputs and outputs; arena or a tensor */
+  uint8_t weights;   /* set by infer: bits of the inputs that are read through weights.h only */
   bool complex_grad; /* set by infer: grad knows complex64 outputs too (pairs of floats, with respect to both parts) */
 };
 

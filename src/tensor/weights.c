@@ -3,7 +3,8 @@
  * struct crn_weight: packed forms of a parameter's matrices and the gradients that wait. A parameter may be used
  * through several views (a cell's kernel [inputs; h] as two matrices), so a weight has a list of matrices. Sessions
  * that share a model may pack at the same time: the list is behind a lock, and entries stay until the weight is freed.
- * Gradients belong to one training run at a time.
+ * Gradients belong to one training run at a time. The plain form of a packed_only storage comes and goes behind the same
+ * lock, until it is pinned: from then on it can be read without.
  *
  * Sums are the same however the rows were cut: waiting rows are taken in reverse order of recording (a loop's steps are
  * recorded last to first, so this is their order in memory) and multiplied in pieces of a multiple of
@@ -43,6 +44,7 @@ struct crn_weight {
   pthread_mutex_t lock;
   crn_storage *st;
   weight_matrix *matrices;
+  bool pinned; /* the plain form stays */
   bool dirty;
   struct crn_weight *next_dirty;
 };
@@ -93,6 +95,71 @@ static void pack(crn_run *r, crn_dtype dtype, crn_packed_b *p, bool trans, const
     r->kernels->pack_b(p, trans, w, Q, r->threads);
 }
 
+/* ---- the plain form --------------------------------------------------------------------------------------------- */
+
+/* Fresh packed forms hold every element; the lock is held. */
+static bool covered(const struct crn_weight *w) {
+  int64_t done = 0;
+  for (bool found = true; found;) {
+    found = false;
+    for (const weight_matrix *m = w->matrices; m; m = m->next) {
+      const int64_t end = m->offset + m->P * m->Q;
+      if (!(m->fresh[0] || m->fresh[1]) || m->offset > done || end <= done) continue;
+      done = end;
+      found = true;
+      if ((size_t)done * crn_dtype_bytes(m->dtype) >= w->st->bytes) return true;
+    }
+  }
+  return false;
+}
+
+static void give_up_plain(struct crn_weight *w) {
+  if (!w->st->packed_only || w->pinned || !covered(w)) return;
+  crn_free(w->st->data);
+  w->st->data = NULL;
+}
+
+static void unpack(const weight_matrix *m, bool trans, char *data) {
+  data += (size_t)m->offset * crn_dtype_bytes(m->dtype);
+  if (m->dtype == CRN_F64)
+    crn_kernels_double()->unpack_b(&m->packed[trans], trans, (double *)(void *)data, m->Q);
+  else
+    ((const crn_kernels *)m->table)->unpack_b(&m->packed[trans], trans, (float *)(void *)data, m->Q);
+}
+
+/* False: no memory. */
+static bool restore_plain(struct crn_weight *w) {
+  if (w->st->data) return true;
+  char *data = crn_malloc(w->st->bytes);
+  if (!data) return false;
+  for (const weight_matrix *m = w->matrices; m; m = m->next)
+    if (m->fresh[0] || m->fresh[1]) unpack(m, !m->fresh[0], data);
+  w->st->data = data;
+  return true;
+}
+
+crn_status crn_weight_pin(crn_run *r, const crn_tensor *t) {
+  if (!t->st->packed_only) return CRN_OK;
+  struct crn_weight *w = weight_of(t->st);
+  if (!w) return crn_err_memory(r->err);
+  if (__atomic_load_n(&w->pinned, __ATOMIC_ACQUIRE)) return CRN_OK;
+  pthread_mutex_lock(&w->lock);
+  const bool there = restore_plain(w);
+  if (there) __atomic_store_n(&w->pinned, true, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&w->lock);
+  return there ? CRN_OK : crn_err_memory(r->err);
+}
+
+crn_status crn_weight_unpack(crn_storage *st, crn_err *err) {
+  if (!st->weight) return CRN_OK;
+  pthread_mutex_lock(&st->weight->lock);
+  const bool there = restore_plain(st->weight);
+  pthread_mutex_unlock(&st->weight->lock);
+  return there ? CRN_OK : crn_err_memory(err);
+}
+
+/* ---- packed forms ----------------------------------------------------------------------------------------------- */
+
 static const crn_packed_b *pack_parameter(crn_run *r, const crn_tensor *t, bool trans) {
   struct crn_weight *w = weight_of(t->st);
   if (!w) return NULL;
@@ -108,9 +175,10 @@ static const crn_packed_b *pack_parameter(crn_run *r, const crn_tensor *t, bool 
       m->block[trans] = crn_malloc(p->bytes + 64);
       p->data = align64(m->block[trans]);
     }
-    if (m->block[trans]) {
+    if (m->block[trans] && restore_plain(w)) {
       pack(r, t->dtype, p, trans, crn_t_data(t), m->Q);
       m->fresh[trans] = true;
+      give_up_plain(w);
     }
   }
   if (m && m->fresh[trans]) found = &m->packed[trans];

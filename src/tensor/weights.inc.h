@@ -7,7 +7,8 @@ static void RNAME(weight_product)(crn_run *r, const crn_tensor *w, bool trans, c
                                   const void *x, void *y, const void *bias, bool accumulate) {
   int64_t K = w->shape[trans ? 1 : 0], N = w->shape[trans ? 0 : 1];
   if (rows == 0 || N == 0) return;
-  CRN_K(crn_matmul_args) m = {.M = rows, .N = N, .K = K, .A = x, .lda = K, .B = crn_t_data(w), .ldb = w->shape[1]};
+  CRN_K(crn_matmul_args) m = {.M = rows, .N = N, .K = K, .A = x, .lda = K, .ldb = w->shape[1]};
+  if (!form && (crn_weight_pin(r, w) != CRN_OK || !(m.B = crn_t_data(w)))) return;
   m.C = y;
   m.ldc = N;
   m.bias = bias;

@@ -27,6 +27,7 @@ static crn_status list_wants(crn_engine *e, const crn_net *net, crn_load_want **
   for (int i = 0; i < net->n_params; i++) {
     crn_param *p = net->params[i];
     w[i].var = (crn_ckpt_var){p->path, tf_dtype(p->dtype), p->spec.rank, p->spec.shape};
+    CRN_TRY(crn_weight_unpack(&p->st, err));
     w[i].dst = p->st.data;
     w[i].non_critical = p->spec.non_critical || p->spec.not_saveable;
     w[i].skip = p->preloaded;
@@ -150,7 +151,8 @@ crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix
   crn_status st = CRN_OK;
   for (int i = 0; i < net->n_params && st == CRN_OK; i++) {
     const crn_param *p = net->params[i];
-    if (!p->spec.not_saveable) st = crn_bundle_add(w, p->path, tf_dtype(p->dtype), p->spec.rank, p->spec.shape, p->st.data, err);
+    if (!p->spec.not_saveable) st = crn_weight_unpack(&net->params[i]->st, err);
+    if (!p->spec.not_saveable && st == CRN_OK) st = crn_bundle_add(w, p->path, tf_dtype(p->dtype), p->spec.rank, p->spec.shape, p->st.data, err);
   }
   if (st == CRN_OK) st = crn_bundle_add(w, "global_step", CRN_TF_INT64, 0, NULL, &e->store->global_step, err);
   if (st == CRN_OK) st = crn_bundle_finish(w, err);

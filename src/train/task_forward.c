@@ -93,6 +93,7 @@ static crn_status prepare_forward(forwarder *f, crn_err *err) {
   CRN_TRY(crn_engine_eval_net(e, (crn_net_mode){.search = search}, err));
   CRN_TRY(crn_engine_output_layer(e->eval_net, name, "forward_output_layer", &f->layer, err));
   CRN_TRY(crn_engine_load_for_task(e, e->eval_net, err));
+  crn_store_read_only(e->store);
   const char *otherwise = crn_arena_printf(&e->arena, "dump-fwd-epoch-%lld.hdf", (long long)e->epoch);
   if (!otherwise) return crn_err_memory(err);
   CRN_TRY(read_output_path(e, otherwise, f->override, &f->path, err));
@@ -186,6 +187,7 @@ static crn_status run_priors(crn_engine *e, crn_dataset **data, crn_err *err) {
   CRN_TRY(crn_engine_eval_net(e, (crn_net_mode){0}, err));
   CRN_TRY(crn_engine_output_layer(e->eval_net, name, "forward_output_layer", &p.layer, err));
   CRN_TRY(crn_engine_load_for_task(e, e->eval_net, err));
+  crn_store_read_only(e->store);
   p.dim = crn_tmpl_dim(&p.layer->out);
   if (p.dim < 1)
     return crn_fail(err, CRN_E_CONFIG, "layer '%s': priors need an output with a known number of labels",

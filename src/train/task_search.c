@@ -279,6 +279,7 @@ static crn_status run_search(searcher *s, crn_err *err) {
   CRN_TRY(crn_engine_extern_data(e, s->data, err));
   CRN_TRY(crn_engine_eval_net(e, (crn_net_mode){.eval = s->do_eval, .search = true}, err));
   CRN_TRY(crn_engine_load_for_task(e, e->eval_net, err));
+  crn_store_read_only(e->store);
   crn_logf(&e->log, 3, "Search with network on %s.", crn_dataset_name(s->data));
   CRN_TRY(read_layers(s, err));
   if (s->file) {

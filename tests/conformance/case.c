@@ -95,6 +95,7 @@ static void keep_recorded(case_run *c) {
 static bool run_network(case_run *c, bool train) {
   crn_err err = {0};
   const crn_session_opts opts = {.n_threads = 1, .seed = 1};
+  if (!train) crn_store_read_only(c->store);
   if (crn_exec_new(c->net, &opts, &c->exec, &err) != CRN_OK) {
     rep_status(c->r, "making a session", &err);
     return false;

@@ -329,6 +329,7 @@ void compare_gradients(case_run *c) {
 }
 
 void compare_post_params(case_run *c) {
+  crn_err err = {0};
   named_arrays g;
   if (read_group(c, "post_params", &g)) {
     report_unknown(c, &g, "value after the step");
@@ -344,6 +345,7 @@ void compare_post_params(case_run *c) {
           if (*s == '/') *s = '|';
         if (array_read(c->f, path, &before, NULL) != CRN_OK) continue;
       }
+      if (crn_weight_unpack(&p->st, &err) != CRN_OK) rep_status(c->r, what, &err);
       const crn_tensor got = param_view(p, &p->st);
       (void)array_compare(c->r, what, want ? want : &before, NULL, &got,
                           want ? (tolerance){.relative = c->tol, .absolute = 1e-6 * g.scale} : (tolerance){0, 0});
