@@ -249,31 +249,7 @@ static void gradients(void **state) {
       if (!strcmp(unit_cases[i].unit, "zoneoutlstm")) continue; /* random in training */
       if (!net_open(&c, net, "", mode, CRN_F64)) fail_msg("%s", crn_err_text(&c.err));
       set_all_params(&c);
-      net_run(&c, true);
-      assert_int_equal(crn_exec_backward(c.x, &c.err), CRN_OK);
-      for (int k = 0; k < c.net->n_params; k++) {
-        crn_param *p = c.net->params[k];
-        const double *g = crn_exec_grad(c.x, p, &c.err);
-        assert_non_null(g);
-        double *v = p->st.data, want[64];
-        for (int64_t e = 0; e < p->size && e < 64; e++) want[e] = g[e];
-        for (int64_t e = 0; e < p->size && e < 64; e += 3) {
-          const double keep = v[e], h = 1e-6;
-          double loss[2];
-          for (int s = 0; s < 2; s++) {
-            v[e] = keep + (s ? -h : h);
-            crn_weight_changed(&p->st);
-            net_run(&c, true);
-            loss[s] = c.x->total_loss;
-          }
-          v[e] = keep;
-          crn_weight_changed(&p->st);
-          const double diff = (loss[0] - loss[1]) / (2 * h);
-          if (!(fabs(diff - want[e]) < 1e-6 + 1e-5 * fabs(diff)))
-            fail_msg("%s {%s} %s[%lld]: %g, differences give %g", unit_cases[i].unit, unit_cases[i].opts, p->path,
-                     (long long)e, want[e], diff);
-        }
-      }
+      check_gradients(&c);
       net_close(&c);
     }
 }

@@ -172,7 +172,6 @@ static void initial_state_errors(void **state) {
   REFUSED(REC("'lstm'", ", 'initial_state': [0]"), "initial_state", "2 states");
   REFUSED(REC("'gru'", ", 'initial_state': {'h': 0}"), "dict", "gru");
   REFUSED(REC("'nativelstm'", ", 'initial_state': 'ones'"), "initial_state", "nativelstm");
-  REFUSED(REC("'lstm'", ", 'initial_state': 'placeholder'"), "not implemented", "placeholder");
   REFUSED(REC("'lstm'", ", 'initial_state': 'nope'"), "nope");
   REFUSED("{'a': {'class': 'rec', 'unit': 'lstm', 'n_out': 2, 'from': 'data'}, 'output': {'class': 'rec', 'unit': "
           "'lstm', 'n_out': "

@@ -65,7 +65,8 @@ static inline bool net_open(checked_net *c, const char *network, const char *mor
 }
 
 static inline void net_must_open(checked_net *c, const char *network, const char *more, bool train, crn_dtype real) {
-  if (!net_open(c, network, more, (crn_net_mode){.train = train}, real)) fail_msg("%s", crn_err_text(&c->err));
+  if (!net_open(c, network, more, (crn_net_mode){.train = train, .eval = train}, real))
+    fail_msg("%s", crn_err_text(&c->err));
 }
 
 /* The parameter's entries become p(first), p(first + 1), … */
@@ -129,6 +130,34 @@ static inline void same_values(const crn_data *a, const crn_data *b, double tole
   for (int64_t i = 0; i < crn_t_size(a->v); i++) {
     const double u = crn_t_get(a->v, i), v = crn_t_get(b->v, i);
     if (!(fabs(u - v) <= tolerance)) fail_msg("entry %lld: %.12g and %.12g", (long long)i, u, v);
+  }
+}
+
+/* Derivatives of the loss by every parameter agree with differences of it. */
+static inline void check_gradients(checked_net *c) {
+  net_run(c, true);
+  if (crn_exec_backward(c->x, &c->err) != CRN_OK) fail_msg("%s", crn_err_text(&c->err));
+  for (int k = 0; k < c->net->n_params; k++) {
+    crn_param *p = c->net->params[k];
+    const double *g = crn_exec_grad(c->x, p, &c->err);
+    if (!g) fail_msg("parameter '%s' has no gradient", p->path);
+    double *v = p->st.data, want[64];
+    for (int64_t e = 0; e < p->size && e < 64; e++) want[e] = g[e];
+    for (int64_t e = 0; e < p->size && e < 64; e += 3) {
+      const double keep = v[e], h = 1e-6;
+      double loss[2];
+      for (int s = 0; s < 2; s++) {
+        v[e] = keep + (s ? -h : h);
+        crn_weight_changed(&p->st);
+        net_run(c, true);
+        loss[s] = c->x->total_loss;
+      }
+      v[e] = keep;
+      crn_weight_changed(&p->st);
+      const double diff = (loss[0] - loss[1]) / (2 * h);
+      if (!(fabs(diff - want[e]) < 1e-6 + 1e-5 * fabs(diff)))
+        fail_msg("%s[%lld]: %g, differences give %g", p->path, (long long)e, want[e], diff);
+    }
   }
 }
 

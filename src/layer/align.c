@@ -11,7 +11,7 @@
 
 typedef struct align_cfg {
   const char *align_target, *align_target_key, *input_type, *topology;
-  const crn_value *ctc_opts, *sprint_opts, *mask;
+  const crn_value *ctc_opts, *sprint_opts;
   crn_layer *logits, *targets, *staircase;
   double tdp_scale, am_scale, min_prob;
   int64_t blank_index;
@@ -21,11 +21,6 @@ typedef struct align_cfg {
 } align_cfg;
 
 #define OFF(f) offsetof(align_cfg, f)
-#define MASK_OPT                                                                                                       \
-  {                                                                                                                    \
-    .name = "mask", .type = CRN_OPT_VALUE, .offset = OFF(mask), .dflt = "None",                                        \
-    .doc = "\"dropout\" or \"unity\", checked only"                                                                    \
-  }
 
 /* Scores, lengths, labels and their lengths of a run. */
 typedef struct align_run {
@@ -214,7 +209,6 @@ static const crn_opt bw_opts[] = {
      .min = 0,
      .max = 1,
      .doc = "smaller probabilities are raised to this"},
-    MASK_OPT,
     CRN_OPT_END};
 
 static crn_status bw_refs(crn_build *b, crn_layer *l) {
@@ -406,7 +400,6 @@ static const crn_opt forced_opts[] = {
      .offset = OFF(blank_included),
      .dflt = "False",
      .doc = "the target's labels include the blank"},
-    MASK_OPT,
     CRN_OPT_END};
 
 static crn_status forced_check(crn_build *b, crn_layer *l, align_cfg *c, int64_t V) {

@@ -11,7 +11,7 @@
 #include "layer/layer.h"
 
 typedef struct batch_cfg {
-  const crn_value *axis, *base_name, *mask;
+  const crn_value *axis, *base_name;
   int batch_major;
   crn_layer *base;        /* split_batch_time */
   const crn_dim *dims[2]; /* flatten_batch: batch and axis that were merged */
@@ -20,11 +20,6 @@ typedef struct batch_cfg {
 } batch_cfg;
 
 #define OFF(f) offsetof(batch_cfg, f)
-#define MASK_OPT                                                                                                       \
-  {                                                                                                                    \
-    .name = "mask", .type = CRN_OPT_VALUE, .offset = OFF(mask), .dflt = "None",                                        \
-    .doc = "\"dropout\" or \"unity\", checked only"                                                                    \
-  }
 
 /* Axis `first`, then `second`, then the rest. */
 static void two_first(const crn_tmpl *t, int first, int second, int *perm) {
@@ -45,7 +40,6 @@ static const crn_opt flatten_opts[] = {
      .offset = OFF(batch_major),
      .dflt = "True",
      .doc = "sequence after sequence; False: frame 0 of all, then frame 1, …"},
-    MASK_OPT,
     CRN_OPT_END};
 
 static crn_status flatten_infer(crn_build *b, crn_layer *l) {
@@ -151,7 +145,7 @@ static crn_status flatten_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 /* ---- unflatten_batch ------------------------------------------------------------------------------------------------
  */
 
-static const crn_opt unflatten_opts[] = {MASK_OPT, CRN_OPT_END};
+static const crn_opt unflatten_opts[] = {CRN_OPT_END};
 
 static crn_status unflatten_infer(crn_build *b, crn_layer *l) {
   batch_cfg *c = l->cfg;
@@ -207,7 +201,6 @@ static const crn_opt split_opts[] = {{.name = "base",
                                       .offset = OFF(base_name),
                                       .dflt = "\"data\"",
                                       .doc = "layer that has the batch and time axes"},
-                                     MASK_OPT,
                                      CRN_OPT_END};
 
 static crn_status split_refs(crn_build *b, crn_layer *l) {

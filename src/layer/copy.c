@@ -9,7 +9,6 @@
 
 typedef struct copy_cfg {
   crn_layer_list extra_deps;
-  const crn_value *mask;
   const crn_value *activation, *opts;
   crn_layer_list control_dependencies;
   crn_act *act;
@@ -18,7 +17,6 @@ typedef struct copy_cfg {
 #define OFF(f) offsetof(copy_cfg, f)
 static const crn_opt copy_opts[] = {
     {.name = "extra_deps", .type = CRN_OPT_LAYERS, .offset = OFF(extra_deps), .dflt = "[]", .edge = CRN_EDGE_SEARCH, .doc = "layers that count as dependencies only"},
-    {.name = "mask", .type = CRN_OPT_VALUE, .offset = OFF(mask), .dflt = "None", .doc = "\"dropout\" or \"unity\", checked only"},
     CRN_OPT_END};
 
 static crn_status copy_infer(crn_build *b, crn_layer *l) {
@@ -68,7 +66,6 @@ static crn_status identity_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 static const crn_opt activation_opts[] = {
     {.name = "activation", .type = CRN_OPT_VALUE, .offset = OFF(activation), .doc = "activation, a name or an expression"},
     {.name = "opts", .type = CRN_OPT_VALUE, .offset = OFF(opts), .dflt = "None", .doc = "keywords of the function"},
-    {.name = "mask", .type = CRN_OPT_VALUE, .offset = OFF(mask), .dflt = "None", .doc = "\"dropout\" or \"unity\", checked only"},
     CRN_OPT_END};
 
 static crn_status activation_infer(crn_build *b, crn_layer *l) {

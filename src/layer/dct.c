@@ -9,7 +9,7 @@
 
 typedef struct dct_cfg {
   int64_t type;
-  const crn_value *norm, *n, *mask;
+  const crn_value *norm, *n;
   bool ortho;
 } dct_cfg;
 
@@ -24,11 +24,6 @@ static const crn_opt dct_opts[] = {
      .doc = "kind of transform"},
     {.name = "norm", .type = CRN_OPT_VALUE, .offset = OFF(norm), .dflt = "None", .doc = "None or \"ortho\""},
     {.name = "n", .type = CRN_OPT_VALUE, .offset = OFF(n), .dflt = "None", .doc = "must be None"},
-    {.name = "mask",
-     .type = CRN_OPT_VALUE,
-     .offset = OFF(mask),
-     .dflt = "None",
-     .doc = "\"dropout\" or \"unity\", checked only"},
     CRN_OPT_END};
 
 static void to_btf(const crn_tmpl *t, int perm[3]) {

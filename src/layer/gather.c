@@ -7,7 +7,7 @@
 #include "layer/pick.h"
 
 typedef struct gather_cfg {
-  const crn_value *position, *axis, *mask;
+  const crn_value *position, *axis;
   int clip_to_valid;
   crn_layer *at; /* position as a layer, or NULL */
   int64_t fixed; /* … as a number */
@@ -16,11 +16,6 @@ typedef struct gather_cfg {
 } gather_cfg;
 
 #define OFF(f) offsetof(gather_cfg, f)
-#define MASK_OPT                                                                                                       \
-  {                                                                                                                    \
-    .name = "mask", .type = CRN_OPT_VALUE, .offset = OFF(mask), .dflt = "None",                                        \
-    .doc = "\"dropout\" or \"unity\", checked only"                                                                    \
-  }
 
 static const crn_opt gather_opts[] = {
     {.name = "position", .type = CRN_OPT_VALUE, .offset = OFF(position), .doc = "layer with integers, or a number"},
@@ -30,13 +25,10 @@ static const crn_opt gather_opts[] = {
      .offset = OFF(clip_to_valid),
      .dflt = "False",
      .doc = "clip positions to the sequence's valid frames"},
-    MASK_OPT,
     CRN_OPT_END};
 
 static const crn_opt nd_opts[] = {
-    {.name = "position", .type = CRN_OPT_VALUE, .offset = OFF(position), .doc = "layer with integers"},
-    MASK_OPT,
-    CRN_OPT_END};
+    {.name = "position", .type = CRN_OPT_VALUE, .offset = OFF(position), .doc = "layer with integers"}, CRN_OPT_END};
 
 static crn_status gather_refs(crn_build *b, crn_layer *l) {
   gather_cfg *c = l->cfg;

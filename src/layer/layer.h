@@ -97,6 +97,7 @@ typedef struct crn_layer_common {
   double dropout; /* C7 */
   const crn_value *dropout_noise_shape, *dropout_axis;
   int dropout_on_forward;
+  const char *dropout_mask; /* "dropout", "unity" or NULL */
 } crn_layer_common;
 
 struct crn_layer {
@@ -189,6 +190,9 @@ crn_status crn_layer_add_sub(crn_build *b, crn_layer *l, const char *name, const
 /* Look up a layer as if an option named it (for refs). */
 crn_status crn_layer_ref(crn_build *b, crn_layer *l, const char *name, crn_edge_kind kind, const char *option,
                          crn_layer **out);
+/* A data key that the layer itself asks for, made if it isn't there; as something that it computes with. */
+crn_status crn_layer_input(crn_build *b, crn_layer *l, const char *key, const crn_tmpl *t, const char *option,
+                           crn_layer **out);
 /* A layer by its index (kept in a dim that it made) as something that l computes with; allowed in infer. */
 crn_status crn_layer_need(crn_build *b, crn_layer *l, int index, crn_layer **out);
 

@@ -13,7 +13,7 @@ typedef struct linear_cfg {
   const crn_value *activation;
   int with_bias, use_transposed_weights;
   double grad_filter; /* NAN: none */
-  const crn_value *forward_weights_init, *bias_init, *mask;
+  const crn_value *forward_weights_init, *bias_init;
   crn_act *act;
   int64_t n_in, n_out;
   crn_layer *energy; /* sum of an attention energy that is computed here as a whole, or NULL */
@@ -27,7 +27,6 @@ static const crn_opt linear_opts[] = {
     {.name = "forward_weights_init", .type = CRN_OPT_VALUE, .offset = OFF(forward_weights_init), .dflt = "\"glorot_uniform\"", .doc = "initialiser of W"},
     {.name = "bias_init", .type = CRN_OPT_VALUE, .offset = OFF(bias_init), .dflt = "0.0", .doc = "initialiser of b"},
     {.name = "use_transposed_weights", .type = CRN_OPT_BOOL, .offset = OFF(use_transposed_weights), .dflt = "False", .doc = "W is stored as [n_out, n_in]"},
-    {.name = "mask", .type = CRN_OPT_VALUE, .offset = OFF(mask), .dflt = "None", .doc = "\"dropout\" or \"unity\", checked only"},
     CRN_OPT_END};
 
 static crn_status linear_infer(crn_build *b, crn_layer *l) {

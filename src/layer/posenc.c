@@ -38,7 +38,7 @@ static crn_status check_dim(crn_build *b, crn_layer *l, int64_t D) {
  */
 
 typedef struct pos_cfg {
-  const crn_value *axis, *mask;
+  const crn_value *axis;
   int add_to_input;
   int64_t constant;
   crn_layer *offset;
@@ -66,11 +66,6 @@ static const crn_opt pos_opts[] = {{.name = "axis",
                                     .offset = OFF(offset),
                                     .dflt = "None",
                                     .doc = "layer with integers that are added to the position"},
-                                   {.name = "mask",
-                                    .type = CRN_OPT_VALUE,
-                                    .offset = OFF(mask),
-                                    .dflt = "None",
-                                    .doc = "\"dropout\" or \"unity\", checked only"},
                                    CRN_OPT_END};
 
 static crn_status pos_refs(crn_build *b, crn_layer *l) {
@@ -196,7 +191,7 @@ static crn_status pos_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 typedef struct rel_cfg {
   int64_t clipping;
   int fixed;
-  const crn_value *weights_init, *query_dim, *key_dim, *query_offset, *mask;
+  const crn_value *weights_init, *query_dim, *key_dim, *query_offset;
   crn_layer *offset_layer;
   bool step;            /* in a loop: one query frame, keys up to it */
   int query_at, key_at; /* axes of the source; query_at -1: no query axis */
@@ -237,11 +232,6 @@ static const crn_opt rel_opts[] = {{.name = "clipping",
                                     .offset = OFF(query_offset),
                                     .dflt = "None",
                                     .doc = "position of the first query, a number or scalar layer"},
-                                   {.name = "mask",
-                                    .type = CRN_OPT_VALUE,
-                                    .offset = OFF(mask),
-                                    .dflt = "None",
-                                    .doc = "\"dropout\" or \"unity\", checked only"},
                                    CRN_OPT_END};
 
 static crn_status rel_refs(crn_build *b, crn_layer *l) {

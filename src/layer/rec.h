@@ -11,7 +11,7 @@
 typedef struct crn_rec_cfg {
   const crn_value *unit; /* name or dict */
   const crn_value *unit_opts, *direction, *max_seq_len, *forward_weights_init, *recurrent_weights_init, *bias_init, *axis,
-      *back_prop, *optimize, *cheating, *debug, *weights_init;
+      *back_prop, *optimize, *cheating, *debug, *weights_init, *state;
   int input_projection, unroll, include_eos, use_global_rec_step_offset;
   crn_layer *max_seq_len_via;
   void *loop; /* crn_loop, or NULL */

@@ -88,6 +88,7 @@ static crn_status find_axis(crn_build *b, crn_layer *l, const crn_tmpl *in, int 
     }
     return crn_layer_axis(b, l, in, c->axis, "axis", axis);
   }
+  if (crn_unit_of(l)->given_state) return *axis = -1, CRN_OK;
   if (moved) {
     const int found = crn_tmpl_find(in, loop);
     if (found >= 0) return *axis = found, CRN_OK;

@@ -62,6 +62,8 @@ struct crn_unit { /* of a layer: cfg->unit_data */
   bool act_tanh; /* activation is tanh: fused cells may be used */
   int n_states;
   crn_start start[CRN_UNIT_STATES];
+  bool given_state; /* option 'state': a single step that begins with these layers' states */
+  crn_start given[CRN_UNIT_STATES];
   bool reverse, projection;
   int64_t n, n_in;
   bool sparse;
@@ -96,6 +98,8 @@ extern const crn_unit_desc crn_units_native[], crn_units_lstm[], crn_units_norm[
 /* unit_start.c: initial states */
 crn_status crn_unit_start_refs(crn_build *b, crn_layer *l, crn_unit *u);
 crn_status crn_unit_start_params(crn_build *b, crn_layer *l, const crn_unit *u);
+/* State i by option 'state', of the shape. */
+crn_status crn_unit_state_given(crn_exec *x, crn_layer *l, int i, crn_data *out, const int64_t *shape);
 /* unit_param.c: declaring and reading parameters below "rec/" */
 typedef enum crn_unit_init {
   CRN_INIT_MATRIX,

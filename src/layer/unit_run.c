@@ -58,7 +58,11 @@ static crn_tensor *flat_lens(crn_unit_run *c, const arrangement *a) {
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
 /* A pass over an own axis inside of a loop begins anew in each step of the loop. */
-static const crn_data *state_before(crn_unit_run *c, int i, const crn_data *out) {
+static const crn_data *state_before(crn_unit_run *c, int i, const crn_data *out, const int64_t *shape) {
+  if (c->u->given_state) {
+    crn_data *d = crn_data_new(c->r, &c->l->states[i].t, NULL);
+    return d && crn_unit_state_given(c->x, c->l, i, d, shape) == CRN_OK ? d : NULL;
+  }
   if (c->u->single || !crn_layer_in_loop(c->l)) return crn_state_in(c->x, c->l, i);
   crn_data *d = crn_data_new(c->r, &c->l->states[i].t, NULL);
   if (!d) return NULL;
@@ -71,7 +75,7 @@ static crn_status read_states(crn_unit_run *c, const crn_data *out, const arrang
   memcpy(shape, a->rest_shape, sizeof(shape));
   shape[a->n_rest] = c->n;
   for (int i = 0; i < c->u->n_states; i++) {
-    const crn_data *d = state_before(c, i, out);
+    const crn_data *d = state_before(c, i, out, shape);
     if (!d) return c->r->err->code;
     crn_tensor *v = crn_broadcast_to(c->r, d->v, a->n_rest + 1, shape);
     c->s[i] = crn_t_reshape(c->r, v, 2, (int64_t[]){c->N, c->n});

@@ -84,6 +84,7 @@ crn_status crn_loss_output_dim(crn_build *b, crn_layer *l, const crn_dim **dim, 
 /* extern.c */
 crn_status crn_net_make_externs(crn_build *b);
 crn_status crn_extern_register(crn_build *b, crn_layer *l); /* register_as_extern_data */
+crn_status crn_extern_declare(crn_build *b, const crn_layer *l, const char *key, const crn_tmpl *t);
 
 /* loop_build.c */
 crn_status crn_loop_make(crn_build *b, crn_layer *rec, const crn_value *unit); /* at object creation */

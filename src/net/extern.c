@@ -7,7 +7,7 @@
 
 #include "net/build.h"
 
-#define CRN_MAX_REGISTERED 64 /* layers with register_as_extern_data */
+#define CRN_MAX_REGISTERED 64 /* data keys made by layers: register_as_extern_data, placeholders of states */
 
 static crn_status key_fail(crn_build *b, const char *key, const char *fmt, const char *arg) {
   (void)crn_fail(b->err, CRN_E_CONFIG, fmt, arg);
@@ -276,6 +276,14 @@ crn_status crn_net_make_externs(crn_build *b) {
     net->n_externs++;
   }
   return share_dims(b, dict);
+}
+
+crn_status crn_extern_declare(crn_build *b, const crn_layer *l, const char *key, const crn_tmpl *t) {
+  crn_net *net = b->net;
+  if (net->n_externs == net->cap_externs)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "more than %d data keys are made by layers", CRN_MAX_REGISTERED);
+  net->externs[net->n_externs++] = (crn_extern){.key = key, .t = *t, .declared_available = true};
+  return CRN_OK;
 }
 
 crn_status crn_extern_register(crn_build *b, crn_layer *l) {

@@ -11,7 +11,6 @@
 typedef struct gradient_cfg {
   crn_layer *y, *x, *gradient;
   double meta_loss_scale;
-  const crn_value *mask;
 } gradient_cfg;
 
 #define OFF(f) offsetof(gradient_cfg, f)
@@ -19,11 +18,6 @@ typedef struct gradient_cfg {
   {                                                                                                                    \
     .name = "meta_loss_scale", .type = CRN_OPT_FLOAT, .offset = OFF(meta_loss_scale), .dflt = "1.0",                   \
     .doc = "factor of the meta loss"                                                                                   \
-  }
-#define MASK_OPT                                                                                                       \
-  {                                                                                                                    \
-    .name = "mask", .type = CRN_OPT_VALUE, .offset = OFF(mask), .dflt = "None",                                        \
-    .doc = "\"dropout\" or \"unity\", checked only"                                                                    \
   }
 
 static const crn_opt gradient_opts[] = {
@@ -69,9 +63,8 @@ static crn_status gradient_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 static const crn_opt synthetic_opts[] = {
     {.name = "gradient", .type = CRN_OPT_LAYER, .offset = OFF(gradient), .doc = "layer that estimates the gradient"},
     META_OPT,
-    MASK_OPT,
     CRN_OPT_END};
-static const crn_opt tikhonov_opts[] = {META_OPT, MASK_OPT, CRN_OPT_END};
+static const crn_opt tikhonov_opts[] = {META_OPT, CRN_OPT_END};
 
 static crn_status meta_infer(crn_build *b, crn_layer *l) {
   bool known;

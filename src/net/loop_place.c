@@ -77,12 +77,24 @@ static void add_deps(units *us, const crn_loop *loop, int i, const crn_layer *l,
   }
 }
 
-/* The state of a layer of the loop in each step: that of a moved layer is only there for its last frame. */
-static bool reads_state_inside(const crn_loop *loop, const crn_layer *l) {
-  if (strcmp(l->desc->name, "get_last_hidden_state") != 0) return false;
-  for (int i = 0; i < l->n_src; i++)
-    if (l->src[i]->body == &loop->body && !(l->src[i]->desc == &crn_wrap_slice)) return true;
-  return false;
+/* Whether the layer reads, by the edge, the state of a layer of the loop in each step: that of a moved layer is only there
+ * for its last frame. */
+static bool reads_state(const crn_loop *loop, const crn_layer *l, const crn_edge *e) {
+  if (e->to->body != &loop->body || e->to->desc == &crn_wrap_slice || !e->option) return false;
+  if (!strcmp(l->desc->name, "get_last_hidden_state")) return !strcmp(e->option, "from");
+  return !strcmp(e->option, "state") && crn_state_owner(e->to)->n_states > 0;
+}
+
+/* Such a layer, and the one whose state it is, stay in the loop. */
+static void keep_readers_of_state(units *us, const crn_loop *loop, int u, const crn_layer *l) {
+  for (int k = 0; k < l->n_edges; k++) {
+    const crn_layer *to = l->edges[k].to;
+    if (!reads_state(loop, l, &l->edges[k])) continue;
+    us->u[u].stays = true;
+    const crn_layer *of = to->desc == &crn_wrap_prev ? ((const crn_prev *)to->priv)->of : to;
+    const int j = of->body == &loop->body ? find_unit(us, crn_loop_unit_of(loop, of)) : -1;
+    if (j >= 0) us->u[j].stays = true;
+  }
 }
 
 static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, int n, units *us) {
@@ -106,14 +118,7 @@ static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, in
     const int u = find_unit(us, crn_loop_unit_of(loop, l));
     if (u >= 0) add_deps(us, loop, u, l, 0);
     if (u >= 0 && l->out.beam.choice == l) us->u[u].searching_choice = true;
-    if (u >= 0 && reads_state_inside(loop, l)) {
-      us->u[u].stays = true;
-      for (int k = 0; k < l->n_src; k++) {
-        const crn_layer *of = l->src[k]->desc == &crn_wrap_prev ? ((const crn_prev *)l->src[k]->priv)->of : l->src[k];
-        const int j = of->body == &loop->body ? find_unit(us, crn_loop_unit_of(loop, of)) : -1;
-        if (j >= 0) us->u[j].stays = true;
-      }
-    }
+    if (u >= 0) keep_readers_of_state(us, loop, u, l);
   }
   for (int i = 0; i < us->n; i++) { /* collocated layers move together */
     const crn_value *with = crn_v_get(crn_v_get(loop->inside->dict, us->u[i].name), "collocate_with");

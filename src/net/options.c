@@ -52,6 +52,7 @@ static const crn_opt input_opts[] = {
     {.name = "dropout", .type = CRN_OPT_FLOAT, .offset = OFF(dropout), .dflt = "0", .none_ok = true, .doc = "dropout rate of the input, in [0,1)"},
     {.name = "dropout_noise_shape", .type = CRN_OPT_VALUE, .offset = OFF(dropout_noise_shape), .dflt = "None", .doc = "which axes share the mask"},
     {.name = "dropout_axis", .type = CRN_OPT_VALUE, .offset = OFF(dropout_axis), .dflt = "None", .doc = "axes with own mask values"},
+    {.name = "mask", .type = CRN_OPT_STR, .offset = OFF(dropout_mask), .dflt = "None", .choices = "dropout|unity", .doc = "whether there is dropout, checked only"},
     {.name = "dropout_on_forward", .type = CRN_OPT_BOOL, .offset = OFF(dropout_on_forward), .dflt = "False", .doc = "dropout outside of training too"},
     CRN_OPT_END};
 
@@ -164,10 +165,17 @@ static crn_status parse_one(crn_build *b, const crn_layer *l, const char *what, 
   return CRN_OK;
 }
 
-/* Every option of the table: given or default. */
+static bool in_table(const crn_opt *opts, const char *key) {
+  for (const crn_opt *o = opts; o && o->name; o++)
+    if (!strcmp(o->name, key)) return true;
+  return false;
+}
+
+/* Every option of the table: given or default. Not those of `but`. */
 static crn_status parse_table(crn_build *b, const crn_layer *l, const crn_value *dict, const crn_opt *opts, void *cfg,
-                              const char *what) {
+                              const char *what, const crn_opt *but) {
   for (const crn_opt *o = opts; o && o->name; o++) {
+    if (in_table(but, o->name)) continue;
     const crn_value *v = crn_v_get(dict, o->name);
     crn_value *dflt = NULL;
     if (!v) {
@@ -179,12 +187,6 @@ static crn_status parse_table(crn_build *b, const crn_layer *l, const crn_value 
     CRN_TRY(parse_one(b, l, what, o, v, cfg));
   }
   return CRN_OK;
-}
-
-static bool in_table(const crn_opt *opts, const char *key) {
-  for (const crn_opt *o = opts; o && o->name; o++)
-    if (!strcmp(o->name, key)) return true;
-  return false;
 }
 
 static bool in_list(const char *const *list, const char *key) {
@@ -222,7 +224,7 @@ crn_status crn_options_check_dict(crn_build *b, const crn_layer *l, const crn_va
                                   void *cfg, const char *what, const char *const *also_known) {
   const crn_opt *const tables[4] = {opts, NULL, NULL, NULL};
   CRN_TRY(check_known(b, l, dict, tables, also_known, what));
-  return parse_table(b, l, dict, opts, cfg, what);
+  return parse_table(b, l, dict, opts, cfg, what, NULL);
 }
 
 bool crn_option_is_known(const crn_layer_desc *d, const char *key, const char **nearest) {
@@ -238,21 +240,30 @@ bool crn_option_is_known(const crn_layer_desc *d, const char *key, const char **
   return false;
 }
 
+static crn_status parse_input_options(crn_build *b, crn_layer *l) {
+  crn_layer_common *c = &l->common;
+  CRN_TRY(parse_table(b, l, l->dict, input_opts, c, "", l->desc->opts));
+  const double p = c->dropout;
+  if (isnan(p)) c->dropout = 0;
+  else if (p < 0 || p >= 1)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'dropout': expected 0 <= rate < 1, got %g", p);
+  if (c->dropout_mask && !strcmp(c->dropout_mask, "dropout") != (c->dropout > 0))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'mask': \"%s\" goes with a dropout rate %s 0, got %g",
+                          c->dropout_mask, strcmp(c->dropout_mask, "dropout") ? "of" : "above", c->dropout);
+  return CRN_OK;
+}
+
 crn_status crn_options_parse(crn_build *b, crn_layer *l) {
   const crn_layer_desc *d = l->desc;
   const crn_opt *const tables[4] = {d->opts, common_opts, d->flags & CRN_L_CONCAT ? input_opts : NULL, NULL};
   CRN_TRY(check_known(b, l, l->dict, tables, other_keys, ""));
   l->cfg = crn_arena_alloc(&b->net->arena, d->cfg_size ? d->cfg_size : 1);
   if (!l->cfg) return crn_err_memory(b->err);
-  CRN_TRY(parse_table(b, l, l->dict, common_opts, &l->common, ""));
-  if (d->flags & CRN_L_CONCAT) {
-    CRN_TRY(parse_table(b, l, l->dict, input_opts, &l->common, ""));
-    double p = l->common.dropout;
-    if (isnan(p)) l->common.dropout = 0;
-    else if (p < 0 || p >= 1)
-      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'dropout': expected 0 <= rate < 1, got %g", p);
-  }
-  CRN_TRY(parse_table(b, l, l->dict, d->opts, l->cfg, ""));
+  CRN_TRY(parse_table(b, l, l->dict, common_opts, &l->common, "", NULL));
+  if (!crn_v_is_none(crn_v_get(l->dict, "state")) && !in_table(d->opts, "state"))
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'state' but of recurrent units");
+  if (d->flags & CRN_L_CONCAT) CRN_TRY(parse_input_options(b, l));
+  CRN_TRY(parse_table(b, l, l->dict, d->opts, l->cfg, "", NULL));
   if (isnan(l->common.L2)) l->common.L2 = 0;
   if (isnan(l->common.darc1)) l->common.darc1 = 0;
   if (isnan(l->common.spatial_smoothing)) l->common.spatial_smoothing = 0;

@@ -7,6 +7,7 @@
 
 #include "layer/batch_norm.h"
 #include "net/build.h"
+#include "net/wrappers.h"
 
 /* ---- paths ---------------------------------------------------------------------------------------------------------- */
 
@@ -110,9 +111,19 @@ static crn_param *param_of(crn_build *b, crn_layer *l, const char *name) {
   return NULL;
 }
 
+/* The layer itself where a name stands for its steps or frames: one of the two is outside of the loop. */
+static crn_layer *behind_wrappers(crn_layer *l) {
+  for (;;) {
+    if (l->desc == &crn_wrap_accum) l = l->priv;
+    else if (l->desc == &crn_wrap_slice) l = l->src[0];
+    else return l;
+  }
+}
+
 /* Parameter of another layer under reuse; its own declaration comes first. */
 static crn_status reused_param(crn_build *b, crn_layer *l, crn_layer *from, const char *name, bool may_miss,
                                crn_param **out) {
+  from = behind_wrappers(from);
   if (from->visit != 2 && from->visit != 1) {
     if (from->body->loop == NULL) CRN_TRY(crn_build_infer(b, from));
   }

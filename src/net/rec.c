@@ -10,6 +10,7 @@
 static const crn_opt rec_opts[] = {
     {.name = "unit", .type = CRN_OPT_VALUE, .offset = OFF(unit), .dflt = "\"lstm\"", .doc = "name of a unit, or a net dict"},
     {.name = "unit_opts", .type = CRN_OPT_VALUE, .offset = OFF(unit_opts), .dflt = "None", .doc = "options of the unit"},
+    {.name = "state", .type = CRN_OPT_VALUE, .offset = OFF(state), .dflt = "None", .doc = "layers that give the state: makes one step"},
     {.name = "direction", .type = CRN_OPT_VALUE, .offset = OFF(direction), .dflt = "None", .doc = "1, or -1 for right to left"},
     {.name = "input_projection", .type = CRN_OPT_BOOL, .offset = OFF(input_projection), .dflt = "True", .doc = "False: the input is the gates' already"},
     {.name = "max_seq_len", .type = CRN_OPT_VALUE, .offset = OFF(max_seq_len), .dflt = "None", .doc = "most steps of a loop, or an expression"},
@@ -30,6 +31,7 @@ static const crn_opt rec_opts[] = {
 static const crn_opt cell_opts[] = {
     {.name = "unit", .type = CRN_OPT_VALUE, .offset = OFF(unit), .doc = "name of a unit"},
     {.name = "unit_opts", .type = CRN_OPT_VALUE, .offset = OFF(unit_opts), .dflt = "None", .doc = "options of the unit"},
+    {.name = "state", .type = CRN_OPT_VALUE, .offset = OFF(state), .dflt = "None", .doc = "layers that give the state: makes one step"},
     {.name = "weights_init", .type = CRN_OPT_VALUE, .offset = OFF(weights_init), .dflt = "\"xavier\"", .doc = "initialiser of all parameters"},
     CRN_OPT_END};
 
@@ -37,7 +39,12 @@ static crn_loop *loop_of(const crn_layer *l) { return ((const crn_rec_cfg *)l->c
 
 static crn_status rec_make(crn_build *b, crn_layer *l) {
   crn_rec_cfg *c = l->cfg;
+  double zero;
   if (!crn_v_is_dict(c->unit)) return CRN_OK;
+  if (!crn_v_is_none(c->state))
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'state' with a net dict as unit");
+  if (!crn_v_is_none(l->common.initial_state) && !(crn_v_to_float(l->common.initial_state, &zero) && zero == 0))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state' has no meaning with a net dict as unit");
   if (!crn_v_is_none(c->unit_opts))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'unit_opts' has no meaning with a net dict as unit");
   if (!crn_v_is_none(c->max_seq_len) && c->max_seq_len_via)

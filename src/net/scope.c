@@ -208,6 +208,13 @@ static crn_status extern_get(crn_build *b, crn_scope *scope, const char *key, co
   return CRN_OK;
 }
 
+crn_status crn_layer_input(crn_build *b, crn_layer *l, const char *key, const crn_tmpl *t, const char *option,
+                           crn_layer **out) {
+  if (!crn_net_extern(b->net, key)) CRN_TRY(crn_extern_declare(b, l, key, t));
+  CRN_TRY(extern_get(b, l->scope, key, l, option, out));
+  return crn_layer_add_edge(b, l, *out, CRN_EDGE_DATA, option);
+}
+
 static crn_scope *extra_scope(crn_build *b, const char *prefix, crn_status *st) {
   crn_net *net = b->net;
   crn_scope *s = crn_map_get(&net->extras, prefix);
