@@ -230,6 +230,39 @@ static void test_reductions(void **state) {
   }
 }
 
+static void test_rows_apart(void **state) {
+  (void)state;
+  enum { N = 11, D = 150, AT = 3, LD = 160 };
+  static float q[D], w[N], x[N * LD], e[N + 1], y[D + 1];
+  const float *row[N];
+  uint32_t seed = 17;
+  for (int i = 0; i < N * LD; i++) x[i] = next_random(&seed);
+  for (int k = 0; k < D; k++) q[k] = next_random(&seed);
+  for (int t = 0; t < N; t++) {
+    w[t] = next_random(&seed);
+    row[t] = x + (N - 1 - t) * LD;
+  }
+  for (int v = 0; crn_kernels_nth(v); v++)
+    for (int d = 0; d <= D; d += d < 70 ? 1 : 16)
+      for (int n = 0; n <= N; n++) {
+        const crn_kernels *k = crn_kernels_nth(v);
+        e[n] = y[d] = 77;
+        k->dot_each(n, d, q, row, AT, e);
+        k->weighted_sum(n, d, w, row, AT, y);
+        for (int t = 0; t < n; t++) {
+          double s = 0;
+          for (int j = 0; j < d; j++) s += (double)q[j] * (double)row[t][AT + j];
+          assert_true(fabs((double)e[t] - s) < 1e-5);
+        }
+        for (int j = 0; j < d; j++) {
+          double s = 0;
+          for (int t = 0; t < n; t++) s += (double)w[t] * (double)row[t][AT + j];
+          assert_true(fabs((double)y[j] - s) < 1e-5);
+        }
+        assert_true(e[n] == 77 && y[d] == 77);
+      }
+}
+
 static void test_column_sums(void **state) {
   (void)state;
   enum { ROWS = 63, N = 297, LD = 301 };
@@ -261,6 +294,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_errors),     cmocka_unit_test(test_special_values), cmocka_unit_test(test_position),
       cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_reductions),     cmocka_unit_test(test_column_sums),
+      cmocka_unit_test(test_rows_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,45 @@ static double fast_dot(int64_t n, const float *a, const float *b) {
   return vd_sum(vd_add(low, high));
 }
 
+static V load_some(const float *p, int64_t n) { return n >= V_WIDTH ? v_load(p) : v_load_mask(p, v_mask(n)); }
+
+/* q with `rows` rows at once (1 or APART): their sums don't wait for each other. */
+#define APART 4
+static inline __attribute__((always_inline)) void dot_rows(const int rows, int64_t d, const float *q,
+                                                           const float *const *x, int64_t at, float *e) {
+  V sum[APART];
+  for (int t = 0; t < rows; t++) sum[t] = v_set(0);
+  for (int64_t k = 0; k < d; k += V_WIDTH) {
+    const V qk = load_some(q + k, d - k);
+    for (int t = 0; t < rows; t++) sum[t] = v_fma(qk, load_some(x[t] + at + k, d - k), sum[t]);
+  }
+  for (int t = 0; t < rows; t++) e[t] = (float)vd_sum(vd_add(v_low(sum[t]), v_high(sum[t])));
+}
+
+static void fast_dot_each(int64_t n, int64_t d, const float *q, const float *const *x, int64_t at, float *e) {
+  int64_t t = 0;
+  for (; t + APART <= n; t += APART) dot_rows(APART, d, q, x + t, at, e + t);
+  for (; t < n; t++) dot_rows(1, d, q, x + t, at, e + t);
+}
+
+static void fast_weighted_sum(int64_t n, int64_t d, const float *w, const float *const *x, int64_t at, float *y) {
+  int64_t k = 0;
+  for (; k + APART * V_WIDTH <= d; k += APART * V_WIDTH) {
+    V sum[APART];
+    for (int v = 0; v < APART; v++) sum[v] = v_set(0);
+    for (int64_t t = 0; t < n; t++) {
+      const V wt = v_set(w[t]);
+      for (int v = 0; v < APART; v++) sum[v] = v_fma(wt, v_load(x[t] + at + k + v * V_WIDTH), sum[v]);
+    }
+    for (int v = 0; v < APART; v++) v_store(y + k + v * V_WIDTH, sum[v]);
+  }
+  for (; k < d; k += V_WIDTH) {
+    V sum = v_set(0);
+    for (int64_t t = 0; t < n; t++) sum = v_fma(v_set(w[t]), load_some(x[t] + at + k, d - k), sum);
+    v_store_mask(y + k, sum, v_mask(d - k));
+  }
+}
+
 static float fast_reduce_max(int64_t n, const float *x) {
   float lanes[V_WIDTH], best = -INFINITY;
   V top = v_set(-INFINITY);

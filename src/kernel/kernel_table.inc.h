@@ -106,6 +106,10 @@ typedef struct CRN_K(crn_kernels) {
   /* Reductions. sum and dot add in double, so their order matters little; it depends on n only. */
   double (*sum)(int64_t n, const CRN_REAL *x);
   double (*dot)(int64_t n, const CRN_REAL *a, const CRN_REAL *b);
+  /* Of n rows of d elements that lie apart, row t at x[t] + at: e[t] = Σ_k q[k]·row[k], and y[k] = Σ_t w[t]·row[k]. Sums
+   * run in float; their order depends on d, and on n for y, only. */
+  void (*dot_each)(int64_t n, int64_t d, const CRN_REAL *q, const CRN_REAL *const *x, int64_t at, CRN_REAL *e);
+  void (*weighted_sum)(int64_t n, int64_t d, const CRN_REAL *w, const CRN_REAL *const *x, int64_t at, CRN_REAL *y);
   CRN_REAL (*reduce_max)(int64_t n, const CRN_REAL *x); /* -inf when n = 0; NaN elements are passed over */
   CRN_REAL (*reduce_min)(int64_t n, const CRN_REAL *x); /* +inf when n = 0 */
   int64_t (*argmax)(int64_t n, const CRN_REAL *x);      /* first of the largest; 0 when all are NaN or n = 0 */

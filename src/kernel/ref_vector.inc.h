@@ -78,6 +78,20 @@ static double ref_sum(int64_t n, const R *x) {
   return s;
 }
 
+static void ref_dot_each(int64_t n, int64_t d, const R *q, const R *const *x, int64_t at, R *e) {
+  for (int64_t t = 0; t < n; t++) {
+    e[t] = 0;
+    for (int64_t k = 0; k < d; k++) e[t] += q[k] * x[t][at + k];
+  }
+}
+
+static void ref_weighted_sum(int64_t n, int64_t d, const R *w, const R *const *x, int64_t at, R *y) {
+  for (int64_t k = 0; k < d; k++) {
+    y[k] = 0;
+    for (int64_t t = 0; t < n; t++) y[k] += w[t] * x[t][at + k];
+  }
+}
+
 static double ref_dot(int64_t n, const R *a, const R *b) {
   double s = 0;
   for (int64_t i = 0; i < n; i++) s += (double)a[i] * (double)b[i];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "layer/layer.h"
+#include "tensor/history.h"
 
 /* ---- softmax_over_spatial ------------------------------------------------------------------------------------------- */
 
@@ -322,15 +323,20 @@ static crn_status cc_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     return CRN_OK;
   }
   const int at = crn_tmpl_batch_axis(&in->t) + 1;
-  const crn_data *before = crn_state_in(x, l, 0);
-  crn_tensor *parts[2] = {before ? before->v : NULL, crn_expand_dims(r, in->v, at)};
-  if (!before) return r->err->code;
-  out->v = crn_concat(r, 2, parts, at);
+  crn_tensor *now = crn_expand_dims(r, in->v, at);
+  if (at == 1) {
+    out->v = crn_history_whole(r, crn_state_append(x, l, 0, at, now));
+  } else {
+    const crn_data *before = crn_state_in(x, l, 0);
+    crn_tensor *parts[2] = {before ? before->v : NULL, now};
+    if (!before) return r->err->code;
+    out->v = crn_concat(r, 2, parts, at);
+  }
   if (!out->v) return r->err->code;
   for (int i = 0; i < in->t.n; i++) out->len[i < at ? i : i + 1] = in->len[i];
   crn_tmpl lt = crn_tmpl_scalar(CRN_I32);
   out->len[at] = crn_data_new(r, &lt, crn_t_full(r, CRN_I32, 0, NULL, (double)out->v->shape[at]));
-  return crn_state_out(x, l, 0, out);
+  return at == 1 ? CRN_OK : crn_state_out(x, l, 0, out);
 }
 
 const crn_layer_desc crn_family_attention[] = {

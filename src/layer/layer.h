@@ -236,6 +236,9 @@ crn_tensor *crn_param_get(crn_exec *x, crn_layer *l, const char *name);
 /* State i before this step (its initial value at the beginning); and after. */
 const crn_data *crn_state_in(crn_exec *x, crn_layer *l, int i);
 crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
+/* For a state that grows (its batch axis the first): the state before and what is new on `axis`, which becomes the state
+ * without a copy. NULL: failed (recorded). */
+const struct crn_history *crn_state_append(crn_exec *x, crn_layer *l, int i, int axis, crn_tensor *now);
 /* Final state i of the session's run before, of a layer with keep_states; NULL: none yet (or failed, recorded). */
 const crn_data *crn_kept_state(crn_exec *x, crn_layer *l, int i);
 /* Mask bool [B] of this step, of the masked_computation around the layer; NULL: none, or failed (recorded). Where it is

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "layer/layer.h"
+#include "tensor/history.h"
 
 typedef struct selfatt_cfg {
   int64_t num_heads, total_key_dim;
@@ -177,7 +178,9 @@ static crn_status selfatt_params(crn_build *b, crn_layer *l) {
 
 typedef struct heads { /* [B, H, T, d] each; k and v with the frames to the left */
   crn_tensor *q, *k, *v;
+  const crn_history *all_k, *all_v; /* single steps: instead of k and v */
   int64_t B, H, T, left;
+  int64_t T_all; /* left + T */
 } heads;
 
 /* x·QKV of [B, T, F] (or labels [B, T]), split into heads. */
@@ -220,7 +223,7 @@ static crn_status selfatt_state_init(crn_exec *x, crn_layer *l, int i, crn_data 
   return out->v ? CRN_OK : r->err->code;
 }
 
-/* State i and what is new, one after the other; becomes the state. */
+/* State i and what is new of a piece of a sequence, one after the other; becomes the state. */
 static crn_tensor *append(crn_exec *x, crn_layer *l, int i, crn_tensor *now, int axis, const crn_data *out) {
   crn_run *r = crn_exec_run(x);
   const crn_data *before = crn_state_in(x, l, i);
@@ -243,7 +246,7 @@ static crn_tensor *shift_energy(crn_exec *x, crn_layer *l, const selfatt_cfg *c,
   crn_run *r = crn_exec_run(x);
   const crn_data *s = crn_value_of(x, l, c->key_shift);
   if (!s) return NULL;
-  const int64_t dk = h->q->shape[3], T2 = h->k->shape[2];
+  const int64_t dk = h->q->shape[3], T2 = h->T_all;
   if (s->v->rank != 3 || s->v->shape[0] != h->T || s->v->shape[1] != T2 || s->v->shape[2] != dk) {
     char buf[96];
     (void)crn_exec_fail(x, l, "option 'key_shift': expected the shape [%lld, %lld, %lld], got %s", (long long)h->T,
@@ -261,7 +264,7 @@ static crn_tensor *shift_energy(crn_exec *x, crn_layer *l, const selfatt_cfg *c,
 static crn_status visible(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const crn_data *in, const heads *h,
                           const crn_data *out, crn_tensor **mask) {
   crn_run *r = crn_exec_run(x);
-  const int64_t T2 = h->k->shape[2];
+  const int64_t T2 = h->T_all;
   *mask = NULL;
   crn_tensor *key = crn_range(r, CRN_I32, 0, T2);
   if (c->left_only > 0 && h->T > 1) {
@@ -291,7 +294,7 @@ static crn_status visible(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const
 static crn_status attend(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const crn_data *in, const heads *h,
                          crn_data *out) {
   crn_run *r = crn_exec_run(x);
-  crn_tensor *e = crn_matmul(r, h->q, false, h->k, true), *mask;
+  crn_tensor *e = c->step ? crn_history_energy(r, h->q, h->all_k) : crn_matmul(r, h->q, false, h->k, true), *mask;
   if (c->key_shift) e = crn_add(r, e, shift_energy(x, l, c, h));
   CRN_TRY(visible(x, l, c, in, h, out, &mask));
   if (mask) {
@@ -303,10 +306,11 @@ static crn_status attend(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const 
   if (w && r->train && c->attention_dropout > 0)
     w = crn_dropout(r, crn_random_name(x, l, "attention", false), w, c->attention_dropout, w->shape);
   const int perm[4] = {0, 2, 1, 3};
-  const int64_t n = h->H * h->v->shape[3], shape[3] = {h->B, h->T, n}, flat[2] = {h->B, n};
-  crn_tensor *y = crn_transpose(r, crn_matmul(r, w, false, h->v, false), perm);
-  if (!y) return r->err->code;
-  out->v = c->step ? crn_t_reshape(r, y, 2, flat) : crn_t_reshape(r, y, 3, shape);
+  const int64_t shape[3] = {h->B, h->T, c->n_out}, flat[2] = {h->B, c->n_out};
+  if (c->step) /* [B, H, 1, d] */
+    out->v = crn_t_reshape(r, crn_history_sum(r, w, h->all_v), 2, flat);
+  else
+    out->v = crn_t_reshape(r, crn_transpose(r, crn_matmul(r, w, false, h->v, false), perm), 3, shape);
   return out->v ? CRN_OK : r->err->code;
 }
 
@@ -323,11 +327,16 @@ static crn_status selfatt_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!(in = crn_data_permute(r, in, perm))) return r->err->code;
   if (!c->step) out->len[1] = in->len[1];
   CRN_TRY(project(x, l, c, in, &h));
-  if (l->n_states) {
-    const int64_t T = h.T;
+  h.T_all = h.T;
+  if (c->step) {
+    if (!(h.all_k = crn_state_append(x, l, STATE_K, 2, h.k)) || !(h.all_v = crn_state_append(x, l, STATE_V, 2, h.v)))
+      return r->err->code;
+    h.T_all = h.all_k->shape[2];
+  } else if (l->n_states) {
     if (!(h.k = append(x, l, STATE_K, h.k, 2, out)) || !(h.v = append(x, l, STATE_V, h.v, 2, out))) return r->err->code;
-    h.left = h.k->shape[2] - T;
+    h.T_all = h.k->shape[2];
   }
+  h.left = h.T_all - h.T;
   return attend(x, l, c, in, &h, out);
 }
 

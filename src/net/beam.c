@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "net/exec.h"
+#include "tensor/history.h"
 
 bool crn_beam_is_ancestor(const crn_beam *older, const crn_beam *newer) {
   if (!older) return true;
@@ -80,7 +81,8 @@ static crn_data *move_rows(crn_exec *x, const crn_data *d, crn_tensor *rows, con
   c->beam = to;
   if (axis < 0) return c;
   c->v = move_axis(x, d->v, axis, rows);
-  if (!c->v) return NULL;
+  c->history = crn_history_move(&x->run, d->history, rows);
+  if (!c->v && !c->history) return NULL;
   c->pre = NULL; /* moved on demand: few ask for it */
   if (d->pre && d->pre->rank == d->v->rank) c->pre = move_axis(x, d->pre, axis, rows);
   if (!c->pre) c->pre_act = NULL;
@@ -106,7 +108,7 @@ const crn_data *crn_beam_move(crn_exec *x, const crn_data *d, const crn_beam *to
     return NULL;
   }
   const int64_t B = to->src->shape[0], K_in = d->beam ? d->beam->K : 1;
-  if (d->v->shape[axis] != B * K_in) return d; /* another batch (packed, masked): not ordered by beams */
+  if ((d->history ? d->history->shape[0] : d->v->shape[axis]) != B * K_in) return d; /* another batch (packed, masked): not ordered by beams */
   crn_tensor *idx;
   if (d->beam) {
     idx = composed_sources(x, d->beam, to);

@@ -12,6 +12,7 @@
 #include "net/loop.h"
 #include "net/stream.h"
 #include "net/wrappers.h"
+#include "tensor/history.h"
 #include "tensor/weights.h"
 
 crn_run *crn_exec_run(crn_exec *x) { return &x->run; }
@@ -213,6 +214,7 @@ static crn_status slot_prepare(crn_exec *x, crn_layer *l, crn_slot *s) {
 void crn_data_hold(crn_data *d) {
   if (!d) return;
   crn_t_hold(d->v);
+  crn_history_hold(d->history);
   crn_t_hold(d->pre);
   crn_t_hold(d->output_loss);
   crn_t_hold(d->decided_score);
@@ -223,6 +225,7 @@ void crn_data_hold(crn_data *d) {
 void crn_data_release(crn_exec *x, crn_data *d) {
   if (!d) return;
   crn_t_release(&x->run, d->v);
+  crn_history_release(&x->run, d->history);
   crn_t_release(&x->run, d->pre);
   crn_t_release(&x->run, d->output_loss);
   crn_t_release(&x->run, d->decided_score);
@@ -529,88 +532,6 @@ crn_tensor *crn_param_get(crn_exec *x, crn_layer *l, const char *name) {
   crn_tensor *t = crn_param_find(x, l, name);
   if (!t && !crn_run_failed(&x->run)) (void)crn_exec_fail(x, l, "parameter '%s' is missing", name);
   return t;
-}
-
-const crn_data *crn_state_in(crn_exec *x, crn_layer *l, int i) {
-  crn_run *r = &x->run;
-  crn_slot *s = crn_exec_slot(x, l);
-  if (crn_run_failed(r)) return NULL;
-  if (s->before[i]) return crn_beam_move(x, s->before[i], s->out->beam);
-  crn_data *d = crn_data_new(r, &l->states[i].t, NULL);
-  if (!d) return NULL;
-  d->beam = s->out->beam;
-  if (l->desc->state_init) {
-    if (l->desc->state_init(x, l, i, d) != CRN_OK || !d->v) return NULL;
-  } else {
-    int64_t shape[CRN_MAX_RANK];
-    for (int k = 0; k < d->t.n; k++)
-      shape[k] = d->t.dims[k]->kind == CRN_DIM_BATCH ? crn_batch_size(x, l) : d->t.dims[k]->size < 0 ? 0 : d->t.dims[k]->size;
-    d->v = crn_t_zeros(r, d->t.dtype == CRN_F32 ? r->real : d->t.dtype, d->t.n, shape);
-    d->beam = s->out->beam;
-  }
-  s->before[i] = d;
-  return d->v ? crn_beam_move(x, d, s->out->beam) : NULL;
-}
-
-crn_layer *crn_state_owner(crn_layer *of) {
-  for (int i = 0; i < 64; i++) {
-    if (of->desc == &crn_wrap_prev || of->desc == &crn_wrap_shift) of = ((crn_prev *)of->priv)->of;
-    else if (of->desc == &crn_wrap_accum) of = of->priv;
-    else if (of->n_states == 0 && (of->desc == &crn_wrap_loop_sub || (of->inner && of->priv && of->n_src <= 1 &&
-                                                                     of->inner->kind == CRN_SCOPE_SUB)))
-      of = of->desc == &crn_wrap_loop_sub ? of->src[of->n_src - 1] : of->priv;
-    else break;
-  }
-  return of;
-}
-
-const crn_data *crn_state_of(crn_exec *x, crn_layer *l, crn_layer *of, int i) {
-  crn_layer *owner = crn_state_owner(of);
-  crn_slot *s = crn_exec_slot(x, owner);
-  if (crn_run_failed(&x->run)) return NULL;
-  if (i < 0 || i >= owner->n_states) {
-    (void)crn_exec_fail(x, l, "layer '%s' has no such state", owner->path);
-    return NULL;
-  }
-  const bool before = of->desc == &crn_wrap_prev;
-  const bool ran = owner->body->loop && s->ran == crn_exec_loop(x, owner->body->loop)->step + 1;
-  crn_data *d = s->states ? (before && ran ? s->before[i] : s->has_state || ran || !owner->body->loop ? s->states[i] : NULL)
-                          : NULL;
-  if (!d && before) {
-    d = crn_data_new(&x->run, &owner->states[i].t, NULL);
-    crn_data *stand_in = crn_data_new(&x->run, &owner->out, NULL);
-    if (!d || !stand_in) return NULL;
-    if (!s->out) s->out = stand_in;
-    d->beam = s->out->beam;
-    if (owner->desc->state_init) {
-      if (owner->desc->state_init(x, owner, i, d) != CRN_OK) return NULL;
-    } else {
-      int64_t shape[CRN_MAX_RANK];
-      for (int k = 0; k < d->t.n; k++)
-        shape[k] = d->t.dims[k]->kind == CRN_DIM_BATCH ? crn_batch_size(x, owner) : d->t.dims[k]->size < 0 ? 0 : d->t.dims[k]->size;
-      d->v = crn_t_zeros(&x->run, d->t.dtype == CRN_F32 ? x->run.real : d->t.dtype, d->t.n, shape);
-    }
-  }
-  if (!d || !d->v) {
-    (void)crn_exec_fail(x, l, "state '%s' of layer '%s' is not there", owner->states[i].name, owner->path);
-    return NULL;
-  }
-  return crn_beam_move(x, d, crn_exec_slot(x, l)->out->beam);
-}
-
-crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value) {
-  if (!value || !value->v) return crn_run_failed(&x->run) ? x->run.err->code : CRN_E_INTERNAL;
-  crn_data *d = crn_data_copy(&x->run, value);
-  if (!d) return x->run.err->code;
-  CRN_TRY(pin_value(x, d));
-  crn_slot *s = crn_exec_slot(x, l);
-  if (l->scope->mask_owner && l->body->loop) CRN_TRY(crn_mask_blend(x, l, s->before[i], d));
-  s->states[i] = d;
-  if (crn_exec_drops(x)) {
-    crn_data_hold(d);
-    s->made[i] = d;
-  }
-  return CRN_OK;
 }
 
 crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value) {

@@ -123,6 +123,8 @@ void crn_exec_zero_grads(crn_exec *x);
 
 /* ---- internal to net/ ---- */
 crn_status crn_exec_layer(crn_exec *x, crn_layer *l);
+/* A state that grows as one value; others as they are. NULL: failed (recorded), or d was. */
+const crn_data *crn_state_whole(crn_exec *x, const crn_data *d);
 /* Keep what a value consists of beyond the frame in which it was made, and give it up again (d may be NULL). */
 void crn_data_hold(crn_data *d);
 void crn_data_release(crn_exec *x, crn_data *d);

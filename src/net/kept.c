@@ -57,8 +57,11 @@ crn_status crn_exec_keep_states(crn_exec *x) {
     if (!x->kept && !(x->kept = crn_calloc((size_t)net->n_layers, sizeof(*x->kept)))) return crn_err_memory(x->run.err);
     if (!x->kept[i] && !(x->kept[i] = crn_calloc((size_t)l->n_states, sizeof(**x->kept))))
       return crn_err_memory(x->run.err);
-    for (int k = 0; k < l->n_states; k++)
-      if (s->states[k] && s->states[k]->v) CRN_TRY(keep(x, &x->kept[i][k], s->states[k]->v));
+    for (int k = 0; k < l->n_states; k++) {
+      const crn_data *d = crn_state_whole(x, s->states[k]);
+      CRN_TRY(x->run.err->code);
+      if (d && d->v) CRN_TRY(keep(x, &x->kept[i][k], d->v));
+    }
   }
   return CRN_OK;
 }

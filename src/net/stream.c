@@ -125,7 +125,8 @@ void crn_stream_free(crn_stream *s) {
  */
 
 static crn_status keep(crn_exec *x, kept_value *v, const crn_data *d) {
-  if (!d || !d->v) return CRN_OK;
+  d = crn_state_whole(x, d);
+  if (!d || !d->v) return x->run.err->code;
   const size_t bytes = (size_t)crn_t_size(d->v) * crn_dtype_bytes(d->v->dtype);
   if (bytes > v->cap) {
     void *p = crn_realloc(v->data, bytes);

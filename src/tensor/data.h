@@ -25,6 +25,7 @@ typedef struct crn_data crn_data;
 struct crn_data {
   crn_tmpl t;
   crn_tensor *v;
+  const struct crn_history *history; /* a state that grows: stands for v, which is NULL (tensor/history.h) */
   const crn_data *len[CRN_MAX_RANK]; /* lengths of dynamic axes, NULL for fixed and batch axes */
   const crn_beam *beam;              /* hypotheses' order of the batch axis, NULL = no beam */
   /* How the value was made by an activation, for losses and exact logarithms: value = act(pre). */
