@@ -19,6 +19,7 @@
 typedef struct crn_prev { /* priv of "prev:x" and of its form outside */
   crn_layer *of;          /* x */
   crn_layer *init;        /* layer that gives the initial output, or NULL */
+  crn_layer *steps;       /* ":i", where x is constant in the loop and this runs outside */
 } crn_prev;
 
 /* loop_build.c */

@@ -213,11 +213,31 @@ static crn_status shift_infer(crn_build *b, crn_layer *l) {
     crn_tmpl_permute(&l->out, perm);
     l->out.time_explicit = te;
     l->out.feature_explicit = fe;
-  } else if (axis < 0) {
+  } else if (axis < 0) { /* constant in the loop: its steps must be known, that of ":i" */
+    crn_prev *p = l->priv;
+    if (!p->steps) CRN_TRY(crn_layer_ref(b, l, ":i", CRN_EDGE_DATA, "steps", &p->steps));
     CRN_TRY(crn_tmpl_insert(&l->out, 0, loop->time_dim, b->err));
   }
   crn_tmpl_update_roles(&l->out);
   return CRN_OK;
+}
+
+/* A layer that is constant in the loop, once for each of its steps. */
+static crn_data *repeated(crn_exec *x, crn_layer *l, const crn_data *d) {
+  crn_run *r = &x->run;
+  const crn_data *steps = crn_value_of(x, l, ((const crn_prev *)l->priv)->steps);
+  int64_t shape[CRN_MAX_RANK];
+  crn_data *all = steps ? crn_data_new(r, &l->out, NULL) : NULL;
+  if (!all) return NULL;
+  all->beam = d->beam;
+  all->len[0] = steps->len[0];
+  shape[0] = steps->v->shape[0];
+  for (int i = 0; i < d->t.n; i++) {
+    shape[i + 1] = d->v->shape[i];
+    all->len[i + 1] = d->len[i];
+  }
+  all->v = crn_broadcast_to(r, crn_expand_dims(r, d->v, 0), d->t.n + 1, shape);
+  return all->v ? all : NULL;
 }
 
 static crn_status shift_forward(crn_exec *x, crn_layer *l, crn_data *out) {
@@ -226,8 +246,11 @@ static crn_status shift_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   crn_prev *p = l->priv;
   const crn_data *d = crn_value_of(x, l, l->src[0]);
   if (!d) return r->err->code;
-  const int axis = crn_tmpl_find(&d->t, loop->time_dim);
-  if (axis < 0) return crn_exec_fail(x, l, "not implemented: '%s' of a layer that is constant in the loop", l->name);
+  int axis = crn_tmpl_find(&d->t, loop->time_dim);
+  if (axis < 0) {
+    if (!(d = repeated(x, l, d))) return r->err->code;
+    axis = 0;
+  }
   int perm[CRN_MAX_RANK], k = 1;
   perm[0] = axis;
   for (int i = 0; i < d->t.n; i++)

@@ -136,6 +136,28 @@ static crn_status masked_get(crn_build *b, crn_scope *scope, const char *name, c
 
 /* ---- the layer ------------------------------------------------------------------------------------------------------ */
 
+/* What is masked: the source, or several as one. */
+static crn_status masked_source(crn_build *b, crn_layer *l, crn_layer **out) {
+  const crn_value *v = crn_v_get(l->dict, "from");
+  const int n = crn_v_is_seq(v) ? (int)crn_v_len(v) : 1;
+  if (n < 1) return crn_layer_fail(b, l, CRN_E_CONFIG, "needs a source ('from')");
+  crn_layer **src = CRN_ARENA_ARRAY(&b->net->arena, crn_layer *, n);
+  if (!src) return crn_err_memory(b->err);
+  for (int i = 0; i < n; i++) {
+    const crn_value *item = crn_v_is_seq(v) ? crn_v_at(v, (size_t)i) : v;
+    if (v && !crn_v_is_str(item)) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'from': expected layer names");
+    CRN_TRY(crn_layer_ref(b, l, v ? crn_v_cstr(item) : "data", CRN_EDGE_DATA, "from", &src[i]));
+  }
+  if (n == 1) return *out = src[0], CRN_OK;
+  const char *name = crn_arena_printf(&b->net->arena, "%s:sources", l->name);
+  if (!name) return crn_err_memory(b->err);
+  CRN_TRY(crn_layer_make_internal(b, l->scope, l->body, name, &crn_wrap_concat, src[0], CRN_EDGE_DATA, out));
+  (*out)->src = src;
+  (*out)->n_src = n;
+  for (int i = 1; i < n; i++) CRN_TRY(crn_layer_add_edge(b, *out, src[i], CRN_EDGE_DATA, "from"));
+  return crn_layer_add_edge(b, l, *out, CRN_EDGE_DATA, "from");
+}
+
 static crn_status masked_refs(crn_build *b, crn_layer *l) {
   masked_cfg *c = l->cfg;
   const char *mask = crn_v_cstr(crn_v_get(l->dict, "mask")), *from = crn_v_cstr(crn_v_get(l->dict, "masked_from"));
@@ -147,12 +169,7 @@ static crn_status masked_refs(crn_build *b, crn_layer *l) {
     CRN_TRY(crn_scope_get(b, l->scope, mask, l, "mask", &c->mask));
   } else {
     CRN_TRY(crn_layer_ref(b, l, mask, CRN_EDGE_DATA, "mask", &c->mask));
-    const crn_value *v = crn_v_get(l->dict, "from");
-    if (crn_v_is_seq(v)) v = crn_v_len(v) == 1 ? crn_v_at(v, 0) : NULL;
-    if (!v && crn_v_get(l->dict, "from") && crn_v_len(crn_v_get(l->dict, "from")) > 1)
-      return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: several sources");
-    const char *name = v ? crn_v_cstr(v) : "data";
-    CRN_TRY(crn_layer_ref(b, l, name, CRN_EDGE_DATA, "from", &data));
+    CRN_TRY(masked_source(b, l, &data));
   }
   CRN_TRY(pack(b, l, data, "data", &l->inner->data));
   CRN_TRY(crn_layer_make(b, l->inner, "", c->unit, &c->unit_layer));
@@ -301,26 +318,41 @@ static crn_status unmask_state_init(crn_exec *x, crn_layer *l, int i, crn_data *
   return out->v ? CRN_OK : x->run.err->code;
 }
 
+/* In a loop: frame max(t, 0) of each sequence of y, which is a sequence from outside; init while t < 0. */
 static crn_status pick_frame(crn_exec *x, crn_layer *l, const crn_data *y, const crn_data *m, crn_data *out) {
   crn_run *r = &x->run;
   const crn_data *t = crn_state_in(x, l, 0);
-  crn_data *bm = crn_data_batch_major(r, y);
-  if (!t || !bm) return r->err->code;
-  if (bm->t.time_axis != 1) return crn_exec_fail(x, l, "not implemented: source with this order of axes");
+  const int batch = crn_tmpl_batch_axis(&y->t), time = y->t.time_axis, rank = y->t.n - 1;
+  int perm[CRN_MAX_RANK], back[CRN_MAX_RANK], k = 2;
+  if (!t) return r->err->code;
+  if (batch < 0) return crn_exec_fail(x, l, "the source has no batch axis");
+  perm[0] = batch;
+  perm[1] = time;
+  for (int i = 0; i < y->t.n; i++) {
+    const int at = i - (i > time); /* in the output */
+    if (i == batch) back[at] = 0;
+    if (i == batch || i == time) continue;
+    back[at] = k - 1;
+    perm[k++] = i;
+  }
+  crn_tensor *frames = crn_transpose(r, y->v, perm);
   crn_data *now = crn_data_copy(r, t);
-  if (!now) return r->err->code;
+  if (!now || !frames) return r->err->code;
   now->v = crn_add(r, t->v, crn_cast(r, m->v, CRN_I32));
   crn_tensor *idx = crn_binary(r, CRN_B_MAXIMUM, now->v, crn_t_full(r, CRN_I32, 0, NULL, 0));
-  idx = crn_binary(r, CRN_B_MINIMUM, idx, crn_t_full(r, CRN_I32, 0, NULL, (double)(bm->v->shape[1] - 1)));
-  crn_tensor *v = crn_gather_batched(r, bm->v, idx, 1);
+  idx = crn_binary(r, CRN_B_MINIMUM, idx, crn_t_full(r, CRN_I32, 0, NULL, (double)(frames->shape[1] - 1)));
+  crn_tensor *v = crn_transpose(r, crn_gather_batched(r, frames, idx, 1), back);
   const crn_tmpl step = l->out;
   crn_data *init = crn_initial_output(x, l->src[0], NULL, &step);
   const crn_data *ib = init ? crn_beam_move(x, init, out->beam) : NULL;
   if (!v || !ib) return r->err->code;
+  const int at = batch - (batch > time);
   int64_t shape[CRN_MAX_RANK];
-  for (int i = 0; i < v->rank; i++) shape[i] = i ? 1 : v->shape[0];
+  for (int i = 0; i < rank; i++) shape[i] = i == at ? v->shape[i] : 1;
+  for (int i = 0; i < y->t.n; i++)
+    if (i != time) out->len[i - (i > time)] = y->len[i];
   crn_tensor *any = crn_binary(r, CRN_B_GREATER_EQUAL, now->v, crn_t_full(r, CRN_I32, 0, NULL, 0));
-  out->v = crn_where(r, crn_t_reshape(r, any, v->rank, shape), v, ib->v);
+  out->v = crn_where(r, crn_t_reshape(r, any, rank, shape), v, ib->v);
   return out->v ? crn_state_out(x, l, 0, now) : r->err->code;
 }
 
