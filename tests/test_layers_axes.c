@@ -67,6 +67,8 @@ static void test_gradients(void **state) {
       "{'class': 'postfix_in_time', 'from': 'h', 'postfix': 0.4, 'repeat': 2}",
       "{'class': 'slice', 'from': 'h', 'axis': 'T', 'slice_start': 1, 'slice_step': 2}",
       "{'class': 'slice', 'from': 'h', 'axis': 'F', 'slice_step': -1}",
+      "{'class': 'slice', 'from': 'h', 'axis': 'F', 'slice_start': 2, 'slice_step': -2}",
+      "{'class': 'slice', 'from': 'h', 'axis': 'T', 'slice_end': 1, 'slice_step': -2}",
       "{'class': 'slice_nd', 'from': 'h', 'start': 'data:start', 'size': 2}",
       "{'class': 'slice_nd', 'from': 'h', 'start': 'data:start', 'size': None, 'min_size': 1}",
       "{'class': 'slice_nd', 'from': 'h', 'start': 1, 'size': None}",
@@ -177,6 +179,11 @@ static void test_sizes(void **state) {
       {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_start': 1, 'slice_end': -1}", 3, {2, 3, 3}, 1, {3, 1}},
       {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_step': 2}", 3, {2, 3, 3}, 1, {3, 2}},
       {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_start': 9}", 3, {2, 0, 3}, 1, {0, 0}},
+      {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_step': -1}", 3, {2, 5, 3}, 1, {5, 3}},
+      {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_end': 1, 'slice_step': -1}", 3, {2, 3, 3}, 1, {3, 1}},
+      {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_end': 0, 'slice_step': -3}", 3, {2, 2, 3}, 1, {2, 1}},
+      {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_end': -3, 'slice_step': -1}", 3, {2, 2, 3}, -1, {0}},
+      {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_start': 3, 'slice_step': -2}", 3, {2, 2, 3}, -1, {0}},
       {"{'class': 'slice_nd', 'from': 'data', 'start': 'data:start', 'size': None}", 3, {2, 4, 3}, 1, {4, 3}},
       {"{'class': 'repeat', 'from': 'data', 'axis': 'T', 'repetitions': 3}", 3, {2, 15, 3}, 1, {15, 9}},
       {"{'class': 'resize', 'from': 'data', 'axis': 'T', 'factor': 0.5}", 3, {2, 3, 3}, 1, {3, 2}},
@@ -201,6 +208,80 @@ static void test_sizes(void **state) {
   }
 }
 
+static void check_slice(const char *axis, int size, const char *start, const char *end, int step, const int *want,
+                        int n) {
+  crn_arena a = {0};
+  loss_net net;
+  const bool time = *axis == 'T';
+  net_open(&net,
+           crn_arena_printf(&a,
+                            "{" EXTERN ", 'network': {'output': {'class': 'slice', 'from': 'data', 'axis': '%s', "
+                            "'slice_start': %s, 'slice_end': %s, 'slice_step': %d}}}",
+                            axis, start, end, step),
+           false, feeds, 2);
+  net_run(&net);
+  const crn_data *d = crn_exec_value(net.exec, crn_net_find(net.net, "output"));
+  assert_int_equal(d->v->shape[time ? 1 : 2], n);
+  for (int k = 0; k < n; k++) {
+    assert_in_range(want[k], 0, size - 1);
+    assert_true(crn_t_get(d->v, time ? k * 3 : k) == frames[time ? want[k] * 3 : want[k]]);
+  }
+  net_close(&net);
+  crn_arena_free(&a);
+}
+
+/* The frames of x[start:end:step], backwards. */
+static void test_backward_slices(void **state) {
+  (void)state;
+  check_slice("F", 3, "None", "None", -1, (const int[]){2, 1, 0}, 3);
+  check_slice("F", 3, "1", "None", -1, (const int[]){1, 0}, 2);
+  check_slice("F", 3, "0", "None", -1, (const int[]){0}, 1);
+  check_slice("F", 3, "None", "0", -1, (const int[]){2, 1}, 2);
+  check_slice("F", 3, "None", "-2", -1, (const int[]){2}, 1);
+  check_slice("F", 3, "2", "0", -2, (const int[]){2}, 1);
+  check_slice("F", 3, "2", "None", -2, (const int[]){2, 0}, 2);
+  check_slice("T", 5, "None", "None", -2, (const int[]){4, 2, 0}, 3);
+  check_slice("T", 5, "3", "None", -1, (const int[]){3, 2, 1, 0}, 4);
+  check_slice("T", 5, "3", "0", -2, (const int[]){3, 1}, 2);
+  check_slice("T", 5, "None", "1", -1, (const int[]){4, 3, 2}, 3);
+  check_slice("T", 5, "None", "0", -3, (const int[]){4, 1}, 2);
+  check_slice("T", 5, "None", "-3", -1, (const int[]){4, 3}, 2);
+}
+
+/* A filter from a layer, its axes in another order: as if they were in order. */
+static void test_filter_perm(void **state) {
+  (void)state;
+  static const char *const shapes[] = {"(2, 1, 2, 3)", "(3, 2, 1, 2)"};
+  static const char *const perms[] = {"None", "[3, 2, 1, 0]"};
+  double y[2][2 * 10 * 2];
+  for (int k = 0; k < 2; k++) {
+    crn_arena a = {0};
+    loss_net n;
+    net_open(&n,
+             crn_arena_printf(&a,
+                              "{" EXTERN ", 'network': {'w': {'class': 'variable', 'shape': %s}, 'output': {'class': "
+                              "'transposed_conv', 'from': 'data', 'n_out': 2, 'filter_size': [2], 'filter': 'w', "
+                              "'filter_perm': %s}}}",
+                              shapes[k], perms[k]),
+             false, feeds, 2);
+    double *w = crn_store_find(n.store, "w/w")->st.data; /* [i, 0, o, c] = 100 i + 10 o + c, or [c, o, 0, i] */
+    for (int i = 0; i < 2; i++)
+      for (int o = 0; o < 2; o++)
+        for (int c = 0; c < 3; c++) w[k ? (c * 2 + o) * 2 + i : (i * 2 + o) * 3 + c] = 100 * i + 10 * o + c;
+    crn_weight_changed(&crn_store_find(n.store, "w/w")->st);
+    net_run(&n);
+    const crn_data *d = crn_exec_value(n.exec, crn_net_find(n.net, "output"));
+    assert_int_equal(crn_t_size(d->v), 2 * 10 * 2);
+    for (int i = 0; i < 2 * 10 * 2; i++) y[k][i] = crn_t_get(d->v, i);
+    net_close(&n);
+    crn_arena_free(&a);
+  }
+  for (int i = 0; i < 2 * 10 * 2; i++) assert_float_equal(y[0][i], y[1][i], 1e-12);
+  double want = 0; /* frame 1 is from frame 0 with i = 1 */
+  for (int c = 0; c < 3; c++) want += frames[c] * (100 + c);
+  assert_float_equal(y[0][2], want, 1e-12);
+}
+
 static void test_refusals(void **state) {
   (void)state;
   static const char *const cases[][2] = {
@@ -217,6 +298,10 @@ static void test_refusals(void **state) {
       {"{'class': 'shift_axis', 'from': 'data', 'axis': 'F', 'amount': 1}", "adjust_size_info"},
       {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_start': -1}", "slice_start"},
       {"{'class': 'slice', 'from': 'data', 'axis': 'F', 'slice_end': 7}", "slice_end"},
+      {"{'class': 'slice', 'from': 'data', 'axis': 'T', 'slice_start': 4, 'slice_end': -3, 'slice_step': -1}",
+       "not implemented"},
+      {"{'class': 'transposed_conv', 'from': 'data', 'n_out': 2, 'filter_size': [2], 'filter_perm': [0, 1, 2, 3]}",
+       "filter"},
       {"{'class': 'constant', 'value': 'x'}", "value"},
       {"{'class': 'variable', 'shape': (0,)}", "shape"},
       {"{'class': 'tile', 'from': 'data', 'multiples': {'T': 2}}", "multiples"},
@@ -231,7 +316,8 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_stft),
-                                     cmocka_unit_test(test_sizes), cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients),       cmocka_unit_test(test_stft),
+                                     cmocka_unit_test(test_sizes),           cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_backward_slices), cmocka_unit_test(test_filter_perm)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@ typedef struct slice_cfg {
   const crn_value *axis, *slice_start, *slice_end, *slice_step;
   const crn_value *start, *size, *min_size, *out_spatial_dim;
   int64_t first, last, step; /* last CRN_UNSET: to the end */
+  bool from_end;             /* step is negative and no start given */
   int at;
   double number, size_number, min_number;
   crn_layer *start_layer, *size_layer, *min_layer;
@@ -43,9 +44,12 @@ static crn_status slice_numbers(crn_build *b, crn_layer *l, slice_cfg *c) {
     return crn_layer_fail(b, l, CRN_E_CONFIG, "options 'slice_start', 'slice_end' and 'slice_step': expected integers");
   if (c->first < 0) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'slice_start' must not be negative");
   if (c->step == 0) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'slice_step' must not be 0");
-  if (c->step < 0 && (c->first || c->last != CRN_UNSET))
-    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
-                          "not implemented: negative 'slice_step' with 'slice_start' or 'slice_end'");
+  if (c->step < 0) {
+    c->from_end = crn_v_is_none(c->slice_start);
+    if (!c->from_end && c->last != CRN_UNSET && c->last < 0)
+      return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
+                            "not implemented: negative 'slice_step' with 'slice_start' and a negative 'slice_end'");
+  }
   return CRN_OK;
 }
 
@@ -54,10 +58,40 @@ static int64_t stepped(int64_t n, int64_t step) {
   return n <= 0 ? 0 : (n + s - 1) / s;
 }
 
-/* Frames of an array of size n that are taken. */
-static int64_t slice_size(const slice_cfg *c, int64_t n) {
-  if (c->last != CRN_UNSET) n = c->last < 0 ? n + c->last : c->last < n ? c->last : n;
-  return stepped(n - c->first, c->step);
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Frames of an array of size n that are taken: the first of them, in the order of the result, and how many. */
+static int64_t slice_size(const slice_cfg *c, int64_t n, int64_t *first) {
+  if (c->step > 0) {
+    *first = least(c->first, n);
+    if (c->last != CRN_UNSET) n = c->last < 0 ? n + c->last : least(c->last, n);
+    return stepped(n - c->first, c->step);
+  }
+  int64_t before = c->last == CRN_UNSET ? -1 : c->last < 0 ? n + c->last : c->last; /* the frame that ends it */
+  if (before < -1) before = -1;
+  *first = c->from_end ? n - 1 : least(c->first, n - 1);
+  return stepped(*first - before, c->step);
+}
+
+/* The result's dim. A dynamic axis keeps being one unless the numbers alone tell the size. */
+static crn_status slice_dim(crn_build *b, crn_layer *l, slice_cfg *c, const crn_dim *old, const crn_dim **out) {
+  const int64_t step = c->step < 0 ? -c->step : c->step;
+  const bool all = (c->step > 0 ? !c->first : c->from_end) && c->last == CRN_UNSET;
+  int64_t first, size = -1;
+  *out = old;
+  if (old->size < 0 && all)
+    return step == 1 ? CRN_OK : crn_changed_dim(b, l, old, -1, "slice", "ceil_div", step, 0, 0, out);
+  if (old->size >= 0)
+    size = slice_size(c, old->size, &first);
+  else if (c->step < 0 && !c->from_end)
+    size = stepped(c->first - (c->last == CRN_UNSET ? -1 : c->last), c->step);
+  else if (c->step < 0 && c->last < 0)
+    size = stepped(-c->last - 1, c->step);
+  else if (c->step > 0 && c->last >= 0)
+    size = stepped(c->last - c->first, c->step);
+  if (size >= 0) return crn_changed_dim(b, l, old, size, "slice", "slice", 0, 0, 0, out);
+  const int64_t end = c->last == CRN_UNSET ? 0 : c->last;
+  return crn_changed_dim(b, l, old, -1, "slice", "slice", c->first, end, c->step, out);
 }
 
 static crn_status slice_infer(crn_build *b, crn_layer *l) {
@@ -70,20 +104,10 @@ static crn_status slice_infer(crn_build *b, crn_layer *l) {
   CRN_TRY(crn_layer_axis(b, l, &l->out, c->axis, "axis", &c->at));
   const crn_dim *old = l->out.dims[c->at], *d = old;
   if (old->kind == CRN_DIM_BATCH) return CRN_OK;
-  const bool all = !c->first && c->last == CRN_UNSET;
   if (old->size >= 0 && c->last > old->size)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'slice_end' is %lld, but the axis has size %lld",
                           (long long)c->last, (long long)old->size);
-  if (old->size < 0 && all && (c->step == 1 || c->step == -1))
-    d = old;
-  else if (old->size < 0 && all)
-    CRN_TRY(crn_changed_dim(b, l, old, -1, "slice", "ceil_div", c->step < 0 ? -c->step : c->step, 0, 0, &d));
-  else if (old->size >= 0 || c->last >= 0)
-    CRN_TRY(crn_changed_dim(b, l, old, old->size >= 0 ? slice_size(c, old->size) : stepped(c->last - c->first, c->step),
-                            "slice", "slice", 0, 0, 0, &d));
-  else
-    CRN_TRY(
-        crn_changed_dim(b, l, old, -1, "slice", "slice", c->first, c->last == CRN_UNSET ? 0 : c->last, c->step, &d));
+  CRN_TRY(slice_dim(b, l, c, old, &d));
   const crn_dim *given = l->common.out_dim;
   if (given && given->size == d->size) d = crn_dim_as_kind(crn_build_dims(b), given, old->kind);
   l->out.dims[c->at] = d;
@@ -92,9 +116,11 @@ static crn_status slice_infer(crn_build *b, crn_layer *l) {
 }
 
 static crn_tensor *sliced(crn_run *r, const slice_cfg *c, crn_tensor *v, int axis) {
-  const int64_t n = slice_size(c, v->shape[axis]), step = c->step < 0 ? -c->step : c->step;
-  if (c->step < 0) v = crn_reverse(r, v, axis);
-  return crn_slice(r, v, axis, c->first < v->shape[axis] ? c->first : v->shape[axis], n, step);
+  int64_t first;
+  const int64_t n = slice_size(c, v->shape[axis], &first);
+  if (c->step > 0) return crn_slice(r, v, axis, first, n, c->step);
+  const int64_t last = n ? first + (n - 1) * c->step : 0;
+  return crn_reverse(r, crn_slice(r, v, axis, last, n, -c->step), axis);
 }
 
 /* Lengths of the other axes belong to sequences that may be gone. */
@@ -107,6 +133,20 @@ static const crn_data *sliced_lengths(crn_exec *x, const slice_cfg *c, const crn
   return d->v ? d : NULL;
 }
 
+/* Where the numbers alone tell the size, the array of n frames must have them all. */
+static crn_status fits(crn_exec *x, const crn_layer *l, int64_t n) {
+  const slice_cfg *c = l->cfg;
+  const bool start = c->step < 0 && !c->from_end;
+  const int64_t need = start                  ? c->first + 1
+                       : c->last == CRN_UNSET ? 0
+                       : c->last >= 0         ? c->last
+                       : c->step < 0          ? -c->last - 1
+                                              : 0;
+  if (need <= n) return CRN_OK;
+  return crn_exec_fail(x, l, "option '%s' is %lld, but the array has only %lld frames",
+                       start ? "slice_start" : "slice_end", (long long)(start ? c->first : c->last), (long long)n);
+}
+
 static crn_status slice_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const slice_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
@@ -114,15 +154,16 @@ static crn_status slice_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!in) return r->err->code;
   const bool batch = in->t.dims[c->at]->kind == CRN_DIM_BATCH;
   for (int i = 0; i < in->t.n; i++) out->len[i] = batch ? sliced_lengths(x, c, in->len[i]) : in->len[i];
-  if (!batch && c->last >= 0)
+  if (!batch && out->t.dims[c->at]->size >= 0) {
+    CRN_TRY(fits(x, l, in->v->shape[c->at]));
     out->len[c->at] = NULL;
-  else if (!batch && in->len[c->at]) {
-    const int64_t cut = c->first - (c->last == CRN_UNSET ? 0 : c->last), step = c->step < 0 ? -c->step : c->step;
-    out->len[c->at] = crn_lengths_affine(x, in->len[c->at], 1, step - 1 - cut, step);
+  } else if (!batch && in->len[c->at]) {
+    const int64_t end = c->last == CRN_UNSET ? 0
+                        : c->step < 0        ? -c->last - 1
+                                             : c->last,
+                  step = c->step < 0 ? -c->step : c->step;
+    out->len[c->at] = crn_lengths_affine(x, in->len[c->at], 1, step - 1 - c->first + end, step);
   }
-  if (!batch && c->last >= 0 && c->last > in->v->shape[c->at])
-    return crn_exec_fail(x, l, "option 'slice_end' is %lld, but the array has only %lld frames", (long long)c->last,
-                         (long long)in->v->shape[c->at]);
   out->v = sliced(r, c, in->v, c->at);
   return out->v ? CRN_OK : r->err->code;
 }

@@ -20,6 +20,8 @@ typedef struct tconv_cfg {
   bool same, has_output_padding;
   int64_t output_pad[3], cut[3];
   int64_t n_in, n_out;
+  bool permuted; /* filter_perm */
+  int perm[CRN_MAX_RANK];
 } tconv_cfg;
 
 #define OFF(f) offsetof(tconv_cfg, f)
@@ -65,6 +67,23 @@ static crn_status tconv_dims(crn_build *b, crn_layer *l, tconv_cfg *c) {
   return CRN_OK;
 }
 
+/* filter_perm: the axes of the filter's layer in the order in which they are wanted. */
+static crn_status filter_order(crn_build *b, crn_layer *l, tconv_cfg *c) {
+  int n = 0;
+  if (crn_v_is_none(c->filter_perm)) return CRN_OK;
+  if (!c->filter) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'filter_perm' needs a 'filter'");
+  if (!crn_v_is_seq(c->filter_perm))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'filter_perm': expected a list of axes");
+  if (!c->filter->out_known) return l->out_known = false, CRN_OK;
+  CRN_TRY(crn_layer_axes(b, l, &c->filter->out, c->filter_perm, "filter_perm", c->perm, &n));
+  bool once[4] = {false};
+  for (int i = 0; i < n && i < 4; i++) once[c->perm[i] & 3] = c->perm[i] < 4;
+  c->permuted = n == 4 && once[0] && once[1] && once[2] && once[3];
+  if (c->permuted) return CRN_OK;
+  return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'filter_perm': expected each of the 4 axes of layer '%s' once",
+                        c->filter->path);
+}
+
 static crn_status tconv_infer(crn_build *b, crn_layer *l) {
   static const int64_t ones[3] = {1, 1, 1}, zeros[3] = {0, 0, 0};
   tconv_cfg *c = l->cfg;
@@ -107,9 +126,7 @@ static crn_status tconv_infer(crn_build *b, crn_layer *l) {
   if (c->n_in < 0) return crn_layer_fail(b, l, CRN_E_CONFIG, "the input's feature size is not known");
   if (c->bias && c->with_bias <= 0)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'bias' is given, but with_bias is False");
-  if (!crn_v_is_none(c->filter_perm))
-    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: 'filter_perm'");
-  return CRN_OK;
+  return filter_order(b, l, c);
 }
 
 /* [k, 1, n_out, n_in] for one axis, [k0, k1, n_out, n_in] for two */
@@ -138,7 +155,7 @@ static crn_tensor *tconv_filter(crn_exec *x, crn_layer *l, const tconv_cfg *c) {
   crn_tensor *w = NULL;
   if (c->filter) {
     const crn_data *d = crn_value_of(x, l, c->filter);
-    w = d ? d->v : NULL;
+    w = d && c->permuted && d->v->rank == 4 ? crn_transpose(r, d->v, c->perm) : d ? d->v : NULL;
     bool fits = w && w->rank == 4;
     for (int i = 0; fits && i < 4; i++) fits = w->shape[i] == shape[i];
     if (w && !fits)
