@@ -132,6 +132,8 @@ static crn_status unchunk_infer(crn_build *b, crn_layer *l) {
   const crn_layer *from = c->chunking_layer->src[0];
   l->out_known = known && c->chunking_layer->out_known && from->out_known;
   if (!l->out_known) return CRN_OK;
+  crn_layer *needed; /* its lengths come back */
+  CRN_TRY(crn_layer_need(b, l, from->index, &needed));
   const chunk_cfg *cc = c->chunking_layer->cfg;
   const int batch = crn_tmpl_batch_axis(&l->out), time = crn_tmpl_find(&l->out, c->chunking_layer->out.dims[0]);
   if (batch < 0 || time < 0)

@@ -26,7 +26,7 @@ static const crn_opt combine_opts[] = {
     {.name = "activation", .type = CRN_OPT_VALUE, .offset = OFF(activation), .dflt = "None", .doc = "applied afterwards"},
     {.name = "with_bias", .type = CRN_OPT_BOOL, .offset = OFF(with_bias), .dflt = "False", .doc = "add a bias before the activation"},
     {.name = "eval", .type = CRN_OPT_VALUE, .offset = OFF(eval), .dflt = "None", .doc = "expression, for kind eval"},
-    {.name = "eval_locals", .type = CRN_OPT_VALUE, .offset = OFF(eval_locals), .dflt = "None", .doc = "names of the expression"},
+    {.name = "eval_locals", .type = CRN_OPT_VALUE, .offset = OFF(eval_locals), .dflt = "None", .wide = true, .doc = "names of the expression"},
     {.name = "eval_for_output_loss", .type = CRN_OPT_BOOL, .offset = OFF(eval_for_output_loss), .dflt = "False", .doc = "combine the sources' losses too"},
     {.name = "allow_broadcast_all_sources", .type = CRN_OPT_BOOL, .offset = OFF(allow_broadcast), .dflt = "False", .none_ok = true, .doc = "no source needs to have all axes"},
     CRN_OPT_END};
@@ -117,7 +117,7 @@ static crn_status combine_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 
 static const crn_opt eval_opts[] = {
     {.name = "eval", .type = CRN_OPT_VALUE, .offset = OFF(eval), .doc = "expression over source(i)"},
-    {.name = "eval_locals", .type = CRN_OPT_VALUE, .offset = OFF(eval_locals), .dflt = "None", .doc = "names of the expression"},
+    {.name = "eval_locals", .type = CRN_OPT_VALUE, .offset = OFF(eval_locals), .dflt = "None", .wide = true, .doc = "names of the expression"},
     {.name = "activation", .type = CRN_OPT_VALUE, .offset = OFF(activation), .dflt = "None", .doc = "applied afterwards"},
     {.name = "with_bias", .type = CRN_OPT_BOOL, .offset = OFF(with_bias), .dflt = "False", .doc = "add a bias before the activation"},
     {.name = "eval_for_output_loss", .type = CRN_OPT_BOOL, .offset = OFF(eval_for_output_loss), .dflt = "False", .doc = "combine the sources' losses too"},

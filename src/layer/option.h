@@ -21,6 +21,9 @@ typedef enum crn_opt_type {
   CRN_OPT_DIM     /* const crn_dim * from a dim object; NULL = None */
 } crn_opt_type;
 
+/* Largest size, position or count in a config, as in the original. With it sums and products of two never overflow. */
+#define CRN_MAX_SIZE 2147483647
+
 #define CRN_UNSET INT64_MIN
 #define CRN_UNSET_INT (-1) /* in BOOL fields */
 
@@ -37,6 +40,7 @@ typedef struct crn_opt {
   const char *choices;    /* strings: "same|valid|same_static" */
   bool none_ok;           /* None allowed though the default isn't None */
   crn_edge_kind edge;     /* layers: kind of reference */
+  bool wide;              /* integers beyond CRN_MAX_SIZE are meant (seeds, values): not checked here */
 } crn_opt;
 
 typedef struct crn_layer_list {
@@ -45,6 +49,6 @@ typedef struct crn_layer_list {
   int n;
 } crn_layer_list;
 
-#define CRN_OPT_END {NULL, CRN_OPT_BOOL, 0, NULL, NULL, 0, 0, NULL, false, CRN_EDGE_DATA}
+#define CRN_OPT_END {NULL, CRN_OPT_BOOL, 0, NULL, NULL, 0, 0, NULL, false, CRN_EDGE_DATA, false}
 
 #endif

@@ -78,11 +78,11 @@ static const char *stream(crn_exec *x, crn_layer *l, const random_cfg *c) {
 
 static const crn_opt rand_int_opts[] = {
     OPT(shape, CRN_OPT_VALUE, NULL, .doc = "sizes and dims"),
-    OPT(maxval, CRN_OPT_VALUE, NULL, .doc = "the numbers are below this"),
-    OPT(minval, CRN_OPT_VALUE, "0", .doc = "smallest number"),
+    OPT(maxval, CRN_OPT_VALUE, NULL, .wide = true, .doc = "the numbers are below this"),
+    OPT(minval, CRN_OPT_VALUE, "0", .wide = true, .doc = "smallest number"),
     OPT(dtype, CRN_OPT_VALUE, "\"int32\"", .doc = "type"),
     OPT(sparse_dim, CRN_OPT_VALUE, "None", .doc = "dim of the labels that the numbers are"),
-    OPT(seed, CRN_OPT_VALUE, "None", .doc = "seed of its own"),
+    OPT(seed, CRN_OPT_VALUE, "None", .wide = true, .doc = "seed of its own"),
     CRN_OPT_END};
 
 static crn_status rand_int_refs(crn_build *b, crn_layer *l) { return argument_refs(b, l, l->cfg); }
@@ -121,12 +121,12 @@ static const crn_opt random_opts[] = {
     OPT(mean, CRN_OPT_VALUE, "None", .doc = "mean, a number or a layer"),
     OPT(stddev, CRN_OPT_VALUE, "None", .doc = "standard deviation, a number or a layer"),
     OPT(bound, CRN_OPT_VALUE, "None", .doc = "uniform in plus and minus this"),
-    OPT(minval, CRN_OPT_VALUE, "None", .doc = "smallest number"),
-    OPT(maxval, CRN_OPT_VALUE, "None", .doc = "the numbers are below this"),
+    OPT(minval, CRN_OPT_VALUE, "None", .wide = true, .doc = "smallest number"),
+    OPT(maxval, CRN_OPT_VALUE, "None", .wide = true, .doc = "the numbers are below this"),
     OPT(dtype, CRN_OPT_VALUE, "\"float32\"", .doc = "type"),
     OPT(sparse_dim, CRN_OPT_VALUE, "None", .doc = "dim of the labels that the numbers are"),
     OPT(feature_dim, CRN_OPT_VALUE, "None", .doc = "dim of the shape that is the feature"),
-    OPT(seed, CRN_OPT_VALUE, "None", .doc = "seed of its own"),
+    OPT(seed, CRN_OPT_VALUE, "None", .wide = true, .doc = "seed of its own"),
     OPT(algorithm, CRN_OPT_VALUE, "None", .doc = "generator of the original, without effect"),
     OPT(explicit_state, CRN_OPT_LAYER, "None", .doc = "layer that holds the generator's state"),
     OPT(auto_update_state, CRN_OPT_BOOL, "None", .doc = "advance that state"),

@@ -50,7 +50,7 @@ static crn_status mark_feature(crn_build *b, crn_layer *l, const crn_value *v, c
  */
 
 static const crn_opt constant_opts[] = {
-    OPT(value, CRN_OPT_VALUE, "0.0", .doc = "number, bool or array"),
+    OPT(value, CRN_OPT_VALUE, "0.0", .wide = true, .doc = "number, bool or array"),
     OPT(shape, CRN_OPT_VALUE, "None", .doc = "sizes and dims to fill with the value"),
     OPT(dtype, CRN_OPT_VALUE, "None", .doc = "type; default that of the value"),
     OPT(with_batch_dim, CRN_OPT_BOOL, "False", .doc = "put a batch axis in front"),

@@ -128,6 +128,16 @@ static void inherit_beam_and_availability(crn_layer *l) {
   }
 }
 
+static crn_status check_sizes(crn_build *b, const crn_layer *l) {
+  for (int i = 0; i < l->out.n; i++) {
+    const crn_dim *d = l->out.dims[i];
+    if (d->size > CRN_MAX_SIZE)
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "axis %d of the output has size %lld, at most %d is possible", i,
+                            (long long)d->size, CRN_MAX_SIZE);
+  }
+  return CRN_OK;
+}
+
 crn_status crn_layer_infer_once(crn_build *b, crn_layer *l) {
   const bool own_beam = l->out.beam.choice == l;
   memset(&l->out, 0, sizeof(l->out));
@@ -141,6 +151,7 @@ crn_status crn_layer_infer_once(crn_build *b, crn_layer *l) {
   }
   if (!l->out_known) return CRN_OK;
   inherit_beam_and_availability(l);
+  CRN_TRY(check_sizes(b, l));
   if (l->desc->flags & CRN_L_INTERNAL) return CRN_OK;
   CRN_TRY(check_n_out(b, l));
   CRN_TRY(crn_batch_norm_infer(b, l));

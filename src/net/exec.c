@@ -620,7 +620,7 @@ const char *crn_random_name(crn_exec *x, const crn_layer *l, const char *what, b
 static bool dim_of_data(crn_exec *x, const crn_layer *l, const crn_data *d, const crn_dim *dim, int64_t *size,
                         const crn_data **len) {
   const int axis = d && d->v ? crn_tmpl_find(&d->t, dim) : -1;
-  if (axis < 0) return false;
+  if (axis < 0 || (d->len[axis] && !crn_t_data(d->len[axis]->v))) return false; /* none, or given up already */
   *size = d->v->shape[axis];
   const crn_slot *s = crn_exec_slot(x, l);
   *len = d->len[axis] && s->out ? crn_beam_move(x, d->len[axis], s->out->beam) : d->len[axis];

@@ -14,6 +14,17 @@ static crn_status key_fail(crn_build *b, const char *key, const char *fmt, const
   return crn_err_where(b->err, "config: extern_data: key '%s'", key);
 }
 
+static crn_status option_fail(crn_build *b, const char *key, const char *option, const crn_value *v,
+                              const char *expected) {
+  crn_str s = {0};
+  crn_v_repr(v, &s, 60);
+  (void)crn_fail(b->err, CRN_E_CONFIG, "expected %s, got %s", expected, crn_str_get(&s));
+  crn_str_free(&s);
+  return crn_err_where(b->err, "config: extern_data: key '%s' > option '%s'", key, option);
+}
+
+static bool is_size(const crn_value *v, int64_t *n) { return crn_v_to_int(v, n) && *n >= 0 && *n <= CRN_MAX_SIZE; }
+
 static const crn_dim *dynamic_dim(crn_build *b, const char *key, int index, int time_axis_index) {
   char name[160], slot[32];
   if (index == time_axis_index) (void)snprintf(name, sizeof(name), "time:var:extern_data:%s", key);
@@ -47,15 +58,16 @@ static crn_status read_opts(crn_build *b, const char *key, const crn_value *v, c
   }
   const crn_value *x = crn_v_get(v, "dim");
   o->has_dim = !crn_v_is_none(x);
-  if (o->has_dim && !crn_v_to_int(x, &o->dim)) return key_fail(b, key, "option 'dim': expected an integer%s", "");
+  if (o->has_dim && !is_size(x, &o->dim)) return option_fail(b, key, "dim", x, "an integer from 0 to 2147483647");
   o->sparse = crn_v_truth(crn_v_get(v, "sparse")) || !crn_v_is_none(crn_v_get(v, "sparse_dim"));
   e->t = crn_tmpl_scalar(o->sparse ? CRN_I32 : CRN_F32);
   if (!crn_v_is_none(x = crn_v_get(v, "dtype")) && (!crn_v_is_str(x) || !crn_dtype_from_name(crn_v_cstr(x), &e->t.dtype)))
-    return key_fail(b, key, "option 'dtype': unknown type '%s'", crn_v_cstr(x) ? crn_v_cstr(x) : "?");
+    return option_fail(b, key, "dtype", x, "a type (float32, float64, int8 to int64, uint8, bool, string)");
   x = crn_v_get(v, "batch_dim_axis");
   int64_t axis = 0;
   o->has_batch = !(x && x->kind == CRN_V_NONE);
-  if (x && o->has_batch && !crn_v_to_int(x, &axis)) return key_fail(b, key, "option 'batch_dim_axis': expected an integer%s", "");
+  if (x && o->has_batch && (!crn_v_to_int(x, &axis) || axis < -CRN_MAX_RANK || axis >= CRN_MAX_RANK))
+    return option_fail(b, key, "batch_dim_axis", x, "an axis or None");
   o->batch_axis = (int)axis;
   x = crn_v_get(v, "shape");
   o->shape = x;
@@ -67,12 +79,12 @@ static crn_status read_opts(crn_build *b, const char *key, const crn_value *v, c
     return CRN_OK;
   }
   if (!crn_v_is_seq(x) || crn_v_len(x) >= CRN_MAX_RANK)
-    return key_fail(b, key, "option 'shape': expected a tuple of sizes%s", "");
+    return option_fail(b, key, "shape", x, "a tuple of at most 7 sizes");
   for (size_t i = 0; i < crn_v_len(x); i++) {
     const crn_value *s = crn_v_at(x, i);
     int64_t n = -1;
-    if (!crn_v_is_none(s) && s->kind != CRN_V_DIM && (!crn_v_to_int(s, &n) || n < 0))
-      return key_fail(b, key, "option 'shape': sizes are integers or None%s", "");
+    if (!crn_v_is_none(s) && s->kind != CRN_V_DIM && !is_size(s, &n))
+      return option_fail(b, key, "shape", x, "sizes (integers from 0 to 2147483647, or None)");
     o->shape_size[o->n_shape++] = n;
   }
   return CRN_OK;
@@ -88,7 +100,7 @@ static crn_status axis_opt(crn_build *b, const char *key, const crn_value *v, co
     *axis = -1;
     return CRN_OK;
   }
-  if (!crn_v_to_int(x, &i) || i >= n || i < -n) return key_fail(b, key, "option '%s': no such axis", name);
+  if (!crn_v_to_int(x, &i) || i >= n || i < -n) return option_fail(b, key, name, x, n ? "an axis of this data" : "no axis, as the data has none");
   *axis = (int)(i < 0 ? i + n : i);
   return CRN_OK;
 }
@@ -118,7 +130,8 @@ static crn_status add_dims(crn_build *b, const char *key, crn_extern *e, const e
   }
   if (o->has_batch) {
     int at = o->batch_axis < 0 ? o->batch_axis + e->t.n + 1 : o->batch_axis;
-    if (at < 0 || at > e->t.n) return key_fail(b, key, "option 'batch_dim_axis': no such axis%s", "");
+    if (at < 0 || at > e->t.n)
+      return option_fail(b, key, "batch_dim_axis", crn_v_int(&b->net->arena, o->batch_axis), "an axis of this data");
     CRN_TRY(crn_tmpl_insert(&e->t, at, dims->batch, b->err));
   }
   return CRN_OK;
@@ -126,9 +139,11 @@ static crn_status add_dims(crn_build *b, const char *key, crn_extern *e, const e
 
 /* dim_tags / dims: all axes, batch included, as dim objects. */
 static crn_status dims_of_tags(crn_build *b, const char *key, const crn_value *tags, crn_extern *e) {
-  for (size_t i = 0; i < crn_v_len(tags) && i < CRN_MAX_RANK; i++) {
+  if (!crn_v_is_seq(tags) || crn_v_len(tags) > CRN_MAX_RANK)
+    return option_fail(b, key, "dim_tags", tags, "a list of at most 8 dim objects");
+  for (size_t i = 0; i < crn_v_len(tags); i++) {
     const crn_value *v = crn_v_at(tags, i);
-    if (v->kind != CRN_V_DIM) return key_fail(b, key, "option 'dim_tags': expected dim objects%s", "");
+    if (v->kind != CRN_V_DIM) return option_fail(b, key, "dim_tags", v, "dim objects");
     const crn_dim *d = crn_dim_of_value(&b->net->dims, v);
     if (!d) return crn_err_memory(b->err);
     e->t.dims[e->t.n++] = d;
@@ -142,7 +157,7 @@ static crn_status make_extern(crn_build *b, crn_extern *e, const char *key, cons
   CRN_TRY(read_opts(b, key, v, e, &o));
   const crn_value *tags = crn_v_get(v, "dim_tags");
   if (!tags) tags = crn_v_get(v, "dims");
-  if (crn_v_is_seq(tags)) CRN_TRY(dims_of_tags(b, key, tags, e));
+  if (!crn_v_is_none(tags)) CRN_TRY(dims_of_tags(b, key, tags, e));
   else CRN_TRY(add_dims(b, key, e, &o));
   e->t.sparse = o.sparse;
   if (o.sparse) {
@@ -270,7 +285,7 @@ crn_status crn_net_make_externs(crn_build *b) {
     const crn_value *v = dict->u.dict.vals[i];
     if (!key) return crn_fail(b->err, CRN_E_CONFIG, "config: key 'extern_data': keys must be strings");
     if (!crn_v_is_dict(v)) {
-      if (!(v = old_form(b, v, !strcmp(key, net->default_target)))) return key_fail(b, key, "expected a dict%s", "");
+      if (!(v = old_form(b, v, !strcmp(key, net->default_target)))) return key_fail(b, key, "expected a dict, a size or a list of sizes%s", "");
     }
     CRN_TRY(make_extern(b, &net->externs[net->n_externs], key, v, strcmp(key, net->default_target) != 0));
     net->n_externs++;

@@ -13,7 +13,7 @@
 #define OFF(field) offsetof(crn_layer_common, field)
 /* Options of SPEC 3 with their fields. */
 static const crn_opt common_opts[] = {
-    {.name = "n_out", .type = CRN_OPT_INT, .offset = OFF(n_out), .dflt = "None", .min = 1, .max = 1e12, .doc = "output feature size"},
+    {.name = "n_out", .type = CRN_OPT_INT, .offset = OFF(n_out), .dflt = "None", .min = 1, .max = CRN_MAX_SIZE, .doc = "output feature size"},
     {.name = "out_dim", .type = CRN_OPT_DIM, .offset = OFF(out_dim), .dflt = "None", .doc = "output feature dim"},
     {.name = "out_type", .type = CRN_OPT_VALUE, .offset = OFF(out_type), .dflt = "None", .doc = "template of the output, overrides"},
     {.name = "out_shape", .type = CRN_OPT_VALUE, .offset = OFF(out_shape), .dflt = "None", .doc = "set of dims that the output must have"},
@@ -80,13 +80,16 @@ static crn_status parse_number(crn_build *b, const crn_layer *l, const char *wha
   const bool ranged = o->min < o->max;
   if (o->type == CRN_OPT_INT) {
     int64_t i;
-    if (crn_v_to_int(v, &i) && (!ranged || ((double)i >= o->min && (double)i <= o->max))) {
+    const double min = ranged ? o->min : -CRN_MAX_SIZE, max = ranged ? o->max : CRN_MAX_SIZE;
+    const bool is_int = crn_v_to_int(v, &i);
+    if (is_int && (o->wide || ((double)i >= min && (double)i <= max))) {
       *(int64_t *)field = i;
       return CRN_OK;
     }
-    if (ranged && o->max >= 1e12) (void)snprintf(expected, sizeof(expected), "integer >= %g", o->min);
-    else if (ranged) (void)snprintf(expected, sizeof(expected), "integer from %g to %g", o->min, o->max);
-    else (void)snprintf(expected, sizeof(expected), "an integer");
+    if (!ranged && !is_int) (void)snprintf(expected, sizeof(expected), "an integer");
+    else if (ranged && max >= CRN_MAX_SIZE && is_int && (double)i < min)
+      (void)snprintf(expected, sizeof(expected), "integer >= %.0f", min);
+    else (void)snprintf(expected, sizeof(expected), "integer from %.0f to %.0f", min, max);
     return wrong(b, l, what, o, v, expected);
   }
   double f;
@@ -125,6 +128,23 @@ static crn_status parse_string(crn_build *b, const crn_layer *l, const char *wha
 
 static bool none_allowed(const crn_opt *o) { return o->none_ok || (o->dflt && !strcmp(o->dflt, "None")); }
 
+/* An integer within v (not inside of dicts in it) that no size or position can be, or NULL. */
+static const crn_value *find_too_large(const crn_value *v) {
+  const crn_value *found = NULL;
+  if (crn_v_is_seq(v))
+    for (size_t i = 0; i < crn_v_len(v) && !found; i++) found = find_too_large(crn_v_at(v, i));
+  return v && v->kind == CRN_V_INT && (v->u.i > CRN_MAX_SIZE || v->u.i < -CRN_MAX_SIZE) ? v : found;
+}
+
+static crn_status check_sizes(crn_build *b, const crn_layer *l, const char *what, const crn_opt *o,
+                              const crn_value *v) {
+  if (o->wide || !v) return CRN_OK;
+  const crn_value *found = find_too_large(v);
+  for (size_t i = 0; crn_v_is_dict(v) && i < v->u.dict.n && !found; i++)
+    found = find_too_large(crn_v_is_dict(v->u.dict.vals[i]) ? v->u.dict.keys[i] : v->u.dict.vals[i]);
+  return found ? wrong(b, l, what, o, found, "integers from -2147483647 to 2147483647") : CRN_OK;
+}
+
 static crn_status parse_one(crn_build *b, const crn_layer *l, const char *what, const crn_opt *o, const crn_value *v,
                             void *cfg) {
   void *field = (char *)cfg + o->offset;
@@ -148,7 +168,7 @@ static crn_status parse_one(crn_build *b, const crn_layer *l, const char *what, 
     if (!none) return parse_string(b, l, what, o, v, field);
     *(const char **)field = NULL;
     return CRN_OK;
-  case CRN_OPT_VALUE: *(const crn_value **)field = v; return CRN_OK;
+  case CRN_OPT_VALUE: *(const crn_value **)field = v; return check_sizes(b, l, what, o, v);
   case CRN_OPT_DIM:
     if (none) return CRN_OK;
     if (v->kind != CRN_V_DIM) return wrong(b, l, what, o, v, "a dim");

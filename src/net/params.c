@@ -183,6 +183,18 @@ static crn_status shape_differs(crn_build *b, crn_layer *l, const crn_param *p, 
   return st;
 }
 
+enum { MAX_ELEMENTS = 1LL << 40 };
+
+static crn_status too_large(crn_build *b, const crn_layer *l, const crn_param_spec *spec, crn_status code) {
+  crn_str s = {0};
+  for (int i = 0; i < spec->rank; i++) crn_str_addf(&s, i ? ", %lld" : "(%lld", (long long)spec->shape[i]);
+  crn_status st = crn_layer_fail(b, l, code, "%sparameter '%s' of shape %s)",
+                                 code == CRN_E_MEMORY ? "no memory left for " : "more than 2^40 numbers: ", spec->name,
+                                 spec->rank ? crn_str_get(&s) : "(");
+  crn_str_free(&s);
+  return st;
+}
+
 static crn_param *store_add(crn_build *b, const char *path, const crn_param_spec *spec, const char *owner) {
   crn_store *s = b->net->store;
   crn_param *p = CRN_ARENA_NEW(&s->arena, crn_param);
@@ -217,6 +229,7 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
   for (int i = 0; i < spec->rank; i++)
     if (spec->shape[i] < 0)
       return crn_layer_fail(b, l, CRN_E_CONFIG, "size of axis %d of parameter '%s' is not known", i, spec->name);
+  if (crn_t_count(spec->rank, spec->shape) > MAX_ELEMENTS) return too_large(b, l, spec, CRN_E_CONFIG);
   if (crn_initialiser_check(&b->net->arena, spec->init, b->err) != CRN_OK) {
     (void)crn_err_where(b->err, "parameter '%s'", spec->name);
     return crn_err_where(b->err, "network: layer '%s' (%s)", l->path, l->desc->name);
@@ -232,7 +245,7 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
   if (!path) return crn_err_memory(b->err);
   p = crn_store_find(b->net->store, path);
   if (p) CRN_TRY(shape_differs(b, l, p, spec, ""));
-  else if (!(p = store_add(b, path, spec, l->path))) return crn_err_memory(b->err);
+  else if (!(p = store_add(b, path, spec, l->path))) return too_large(b, l, spec, CRN_E_MEMORY);
   if (!strncmp(p->owner, "extra", 5) && strchr(p->owner, ':') && !l->scope->extra_prefix) /* the main net's layer owns it */
     p->owner = crn_arena_strdup(&b->net->store->arena, l->path);
   if (!p->owner) return crn_err_memory(b->err);

@@ -190,7 +190,7 @@ crn_status crn_new_feature_tmpl(crn_build *b, crn_layer *l, const crn_tmpl *in, 
     out->sparse = false;
     out->sparse_dim = NULL;
     CRN_TRY(crn_tmpl_insert(out, out->n, d, b->err));
-    if (!out->feature_explicit) out->feature_axis = out->n - 1;
+    if (out->feature_axis < 0) out->feature_axis = out->n - 1;
   } else {
     out->dims[out->feature_axis] = d;
   }

@@ -13,8 +13,12 @@
 
 int64_t crn_t_count(int rank, const int64_t *shape) {
   int64_t n = 1;
-  for (int i = 0; i < rank; i++) n *= shape[i];
-  return n;
+  bool too_many = false;
+  for (int i = 0; i < rank; i++) {
+    if (shape[i] == 0) return 0;
+    too_many |= __builtin_mul_overflow(n, shape[i], &n);
+  }
+  return too_many ? INT64_MAX : n;
 }
 
 int64_t crn_t_size(const crn_tensor *t) { return crn_t_count(t->rank, t->shape); }

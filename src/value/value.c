@@ -82,7 +82,7 @@ bool crn_v_to_int(const crn_value *v, int64_t *out) {
     *out = v->u.b;
   else if (v->kind == CRN_V_INT)
     *out = v->u.i;
-  else if (v->kind == CRN_V_FLOAT && v->u.f == floor(v->u.f) && v->u.f >= -0x1p63 && v->u.f < 0x1p63)
+  else if (v->kind == CRN_V_FLOAT && v->u.f == floor(v->u.f) && fabs(v->u.f) < 0x1p31)
     *out = (int64_t)v->u.f;
   else
     return false;

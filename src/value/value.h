@@ -102,7 +102,7 @@ size_t crn_v_len(const crn_value *v);                         /* items of a sequ
 crn_value *crn_v_at(const crn_value *seq, size_t i);          /* NULL if out of range */
 bool crn_v_equal(const crn_value *a, const crn_value *b);     /* Python's ==; 1 == 1.0 == True */
 const char *crn_v_kind_name(const crn_value *v);              /* "int", "dict", … as Python says it */
-/* Number as int64 / double. False if it is no number (to_int: or has a fraction). */
+/* Number as int64 / double. False if it is no number (to_int: or a float that has a fraction or is beyond 2^31). */
 bool crn_v_to_int(const crn_value *v, int64_t *out);
 bool crn_v_to_float(const crn_value *v, double *out);
 /* Python's repr, appended; long values are cut to about max_len characters with "…" (0 = no cut). */
