@@ -205,17 +205,20 @@ static crn_status share_dims(crn_build *b, const crn_value *dict) {
   for (int i = 0; i < b->net->n_externs; i++) {
     crn_extern *e = &b->net->externs[i];
     const crn_value *v = crn_v_get(crn_v_get(dict, e->key), "same_dim_tags_as");
+    if (!crn_v_is_none(v) && !crn_v_is_dict(v))
+      return option_fail(b, e->key, "same_dim_tags_as", v, "a dict, axis to dim");
     for (size_t k = 0; crn_v_is_dict(v) && k < v->u.dict.n; k++) {
       int axis;
       const crn_dim *d = NULL;
       const crn_value *to = v->u.dict.vals[k];
-      CRN_TRY(crn_axis_of(&e->t, v->u.dict.keys[k], 0, &b->net->dims, &axis, b->err));
+      if (crn_axis_of(&e->t, v->u.dict.keys[k], 0, &b->net->dims, &axis, b->err) != CRN_OK)
+        return crn_err_where(b->err, "config: extern_data: key '%s' > option 'same_dim_tags_as'", e->key);
       if (to->kind == CRN_V_DIM) d = crn_dim_of_value(&b->net->dims, to);
       else if (crn_v_is_str(to)) {
         const crn_extern *other = crn_net_extern(b->net, crn_v_cstr(to));
         d = other ? crn_tmpl_time(&other->t) : NULL;
       }
-      if (!d) return key_fail(b, e->key, "option 'same_dim_tags_as': expected dims%s", "");
+      if (!d) return option_fail(b, e->key, "same_dim_tags_as", to, "a dim, or a data key that has a time axis");
       e->t.dims[axis] = d;
     }
   }

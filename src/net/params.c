@@ -183,7 +183,7 @@ static crn_status shape_differs(crn_build *b, crn_layer *l, const crn_param *p, 
   return st;
 }
 
-enum { MAX_ELEMENTS = 1LL << 40 };
+static const int64_t max_elements = INT64_C(1) << 40; /* of a parameter */
 
 static crn_status too_large(crn_build *b, const crn_layer *l, const crn_param_spec *spec, crn_status code) {
   crn_str s = {0};
@@ -229,7 +229,7 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
   for (int i = 0; i < spec->rank; i++)
     if (spec->shape[i] < 0)
       return crn_layer_fail(b, l, CRN_E_CONFIG, "size of axis %d of parameter '%s' is not known", i, spec->name);
-  if (crn_t_count(spec->rank, spec->shape) > MAX_ELEMENTS) return too_large(b, l, spec, CRN_E_CONFIG);
+  if (crn_t_count(spec->rank, spec->shape) > max_elements) return too_large(b, l, spec, CRN_E_CONFIG);
   if (crn_initialiser_check(&b->net->arena, spec->init, b->err) != CRN_OK) {
     (void)crn_err_where(b->err, "parameter '%s'", spec->name);
     return crn_err_where(b->err, "network: layer '%s' (%s)", l->path, l->desc->name);
