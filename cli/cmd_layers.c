@@ -21,7 +21,7 @@ static void print_option(const crn_opt *o) {
   if (o->none_ok && o->dflt && strcmp(o->dflt, "None") != 0) printf(" or None");
   if (o->choices) printf(", one of %s", o->choices);
   if (o->min < o->max && isfinite(o->min)) printf(", >= %g", o->min);
-  if (o->min < o->max && isfinite(o->max) && o->max < 1e15) printf(", <= %g", o->max);
+  if (o->min < o->max && isfinite(o->max) && o->max < CRN_MAX_SIZE) printf(", <= %g", o->max);
   printf("\n    %s\n", o->doc ? o->doc : "");
 }
 

@@ -37,7 +37,7 @@ static void option(FILE *out, const crn_opt *o) {
     fprintf(out, "%s≥ %g", between, o->min);
     between = ", ";
   }
-  if (o->min < o->max && isfinite(o->max) && o->max < 1e12) fprintf(out, "%s≤ %g", between, o->max);
+  if (o->min < o->max && isfinite(o->max) && o->max < CRN_MAX_SIZE) fprintf(out, "%s≤ %g", between, o->max);
   fprintf(out, " |\n");
 }
 

@@ -105,7 +105,8 @@ static void test_sizes(void **state) {
       {"{'extern_data': {'data': {'dim': 2147483647}}, 'network': {"
        "'output': {'class': 'linear', 'n_out': 2147483647, 'from': 'data'}}}",
        {"layer 'output'", "parameter 'W' of shape (2147483647, 2147483647)"}},
-      {NET("'output': {'class': 'pool', 'mode': 'max', 'pool_size': (2,), 'strides': 9223372036854775807, 'from': 'data'}"),
+      {NET("'output': {'class': 'pool', 'mode': 'max', 'pool_size': (2,), 'strides': 9223372036854775807, 'from': "
+           "'data'}"),
        {"layer 'output'", "option 'strides'", "2147483647", "9223372036854775807"}},
       {NET("'output': {'class': 'pad', 'axes': 'F', 'padding': (2**62, 2**62), 'from': 'data'}"),
        {"layer 'output'", "option 'padding'", "2147483647"}},
@@ -136,14 +137,31 @@ static void test_no_feature(void **state) {
   EXPECT_REFUSED(list);
 }
 
+static void test_names(void **state) {
+  (void)state;
+  static const refusal list[] = {
+      {NET("'m': {'class': 'compare', 'kind': 'greater', 'value': 0, 'from': 'data'},"
+           "'output': {'class': 'masked_computation', 'mask': 'm', 'from': {}, 'unit': {'class': 'copy'}}"),
+       {"layer 'output' (masked_computation)", "option 'from'", "layer name"}},
+      {NET("'g': {'class': 'generic_attention', 'weights': 'data', 'base': 'v', 'from': []},"
+           "'v': {'class': 'reduce', 'mode': 'sum', 'axis': 'T', 'from': 'data'}, 'output': {'class': 'copy', 'from': "
+           "'g'}"),
+       {"layer 'g' (generic_attention)", "time"}},
+      {NET("'output': {'class': 'sparse_softmax_cross_entropy_with_logits', 'logits': 'data', 'targets': "
+           "'data:classes', 'from': []}"),
+       {"layer 'output' (sparse_softmax_cross_entropy_with_logits)", "no partner in"}},
+  };
+  EXPECT_REFUSED(list);
+}
+
 /* Lengths come from a layer that only the chunking layer reads. */
 static void test_unchunking(void **state) {
   (void)state;
   crn_err err = {0};
-  static const char config[] =
-      NET("'h': {'class': 'linear', 'n_out': 4, 'from': 'data'},"
-          "'ch': {'class': 'time_chunking', 'chunk_size': 4, 'chunk_step': 2, 'from': 'h'},"
-          "'output': {'class': 'time_unchunking', 'chunking_layer': 'ch', 'from': 'ch', 'loss': 'mse', 'target': None}");
+  static const char config[] = NET(
+      "'h': {'class': 'linear', 'n_out': 4, 'from': 'data'},"
+      "'ch': {'class': 'time_chunking', 'chunk_size': 4, 'chunk_step': 2, 'from': 'h'},"
+      "'output': {'class': 'time_unchunking', 'chunking_layer': 'ch', 'from': 'ch', 'loss': 'mse', 'target': None}");
   if (try_config(config, (crn_net_mode){.eval = true}, &err) != CRN_OK) fail_msg("%s", crn_err_text(&err));
 }
 
@@ -151,6 +169,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sizes),
       cmocka_unit_test(test_no_feature),
+      cmocka_unit_test(test_names),
       cmocka_unit_test(test_unchunking),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

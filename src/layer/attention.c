@@ -134,6 +134,7 @@ static const crn_opt ga_opts[] = {
     CRN_OPT_END};
 
 static int weights_time(const crn_tmpl *base, const crn_tmpl *w) {
+  if (base->time_axis < 0) return -1;
   const crn_dim *t = base->dims[base->time_axis];
   int axis = crn_tmpl_find(w, t);
   if (axis >= 0) return axis;

@@ -36,6 +36,14 @@ crn_status crn_layer_fail(crn_build *b, const crn_layer *l, crn_status code, con
                  : crn_err_where(b->err, "network: layer '%s'", l->path);
 }
 
+crn_status crn_build_say_layer(crn_build *b, const crn_layer *l, crn_status st) {
+  const char *text = crn_err_text(b->err);
+  if (st == CRN_OK || strstr(text, "layer '") || !strncmp(text, "config", 6)) return st;
+  if (!text[0]) return crn_layer_fail(b, l, st, "can't be built");
+  (void)crn_err_where(b->err, "network: layer '%s' (%s)", l->path, l->desc->name);
+  return st;
+}
+
 crn_status crn_body_add(crn_build *b, crn_body *body, crn_layer *l) {
   if (body->n == body->cap) {
     int cap = body->cap ? 2 * body->cap : 32;
@@ -64,9 +72,10 @@ static crn_status layer_refs(crn_build *b, crn_layer *l) {
   if (l->scope->kind == CRN_SCOPE_SUB && l->scope->owner) CRN_TRY(layer_refs(b, l->scope->owner));
   if (l->refs_done) return CRN_OK;
   l->refs_done = true;
-  CRN_TRY(crn_options_refs(b, l));
-  CRN_TRY(crn_layer_make_losses(b, l));
-  return features_from_target(b, l);
+  crn_status st = crn_options_refs(b, l);
+  if (st == CRN_OK) st = crn_layer_make_losses(b, l);
+  if (st == CRN_OK) st = features_from_target(b, l);
+  return crn_build_say_layer(b, l, st);
 }
 
 crn_status crn_build_refs(crn_build *b) {
@@ -144,11 +153,7 @@ crn_status crn_layer_infer_once(crn_build *b, crn_layer *l) {
   (void)own_beam;
   l->out.time_axis = l->out.feature_axis = -1;
   l->out_known = true; /* a class that can't settle it sets false */
-  crn_status st = l->desc->infer(b, l);
-  if (st != CRN_OK) {
-    if (b->err->code == CRN_OK) (void)crn_fail(b->err, st, "can't be built");
-    return st;
-  }
+  CRN_TRY(crn_build_say_layer(b, l, l->desc->infer(b, l)));
   if (!l->out_known) return CRN_OK;
   inherit_beam_and_availability(l);
   CRN_TRY(check_sizes(b, l));

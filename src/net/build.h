@@ -41,6 +41,8 @@ const crn_opt *crn_options_of_inputs(void); /* and those of classes with one con
 crn_status crn_options_refs(crn_build *b, crn_layer *l);       /* options that name layers, and sources */
 
 /* build.c */
+/* Put the layer before a message that says no layer yet; returns st. */
+crn_status crn_build_say_layer(crn_build *b, const crn_layer *l, crn_status st);
 crn_status crn_build_refs(crn_build *b); /* until nothing is pending */
 /* Infer the layer and all that it depends on (outside of loops: complete templates), and append them to their bodies. */
 crn_status crn_build_infer(crn_build *b, crn_layer *l);

@@ -87,7 +87,7 @@ static crn_status parse_number(crn_build *b, const crn_layer *l, const char *wha
       return CRN_OK;
     }
     if (!ranged && !is_int) (void)snprintf(expected, sizeof(expected), "an integer");
-    else if (ranged && max >= CRN_MAX_SIZE && is_int && (double)i < min)
+    else if (ranged && max >= CRN_MAX_SIZE && !(is_int && (double)i > max))
       (void)snprintf(expected, sizeof(expected), "integer >= %.0f", min);
     else (void)snprintf(expected, sizeof(expected), "integer from %.0f to %.0f", min, max);
     return wrong(b, l, what, o, v, expected);

@@ -259,8 +259,8 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
 static crn_status layer_params(crn_build *b, crn_layer *l) {
   if (l->params_done) return CRN_OK;
   l->params_done = true;
-  if (l->desc->params) CRN_TRY(l->desc->params(b, l));
-  return crn_batch_norm_params(b, l);
+  if (l->desc->params) CRN_TRY(crn_build_say_layer(b, l, l->desc->params(b, l)));
+  return crn_build_say_layer(b, l, crn_batch_norm_params(b, l));
 }
 
 /* ---- the network's list --------------------------------------------------------------------------------------------- */

@@ -319,6 +319,7 @@ crn_status crn_scope_get(crn_build *b, crn_scope *scope, const char *name, const
 
 crn_status crn_layer_ref(crn_build *b, crn_layer *l, const char *name, crn_edge_kind kind, const char *option,
                          crn_layer **out) {
+  if (!name) return crn_layer_fail(b, l, CRN_E_CONFIG, "option '%s': expected a layer name", option);
   CRN_TRY(crn_scope_get(b, l->scope, name, l, option, out));
   return crn_layer_add_edge(b, l, *out, kind, option);
 }
