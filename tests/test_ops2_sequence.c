@@ -71,7 +71,8 @@ static void test_ctc(void **state) {
       for (int64_t t = 0; t < T; t++) {
         double sum = 0;
         for (int v = 0; v < V; v++) sum += res.grad[0][(t * B + s) * V + v] / seed_of(0, s);
-        expect_close("sum of shares", (int)s, t, sum, (double)t < in[1].v[s] && isfinite(res.out[0][s]) ? -1 : 0, 1e-12);
+        expect_close("sum of shares", (int)s, t, sum, (double)t < in[1].v[s] && isfinite(res.out[0][s]) ? -1 : 0,
+                     1e-12);
       }
     }
     result align = evaluate(&b, build_alignment, &c, 4, in, false, 0);
@@ -186,6 +187,46 @@ static int build_energy(crn_run *r, crn_tensor *const *in, const void *arg, crn_
   return 1;
 }
 
+/* arg: extra is time-major */
+static int build_energy_with(crn_run *r, crn_tensor *const *in, const void *arg, crn_tensor **out) {
+  out[0] = crn_additive_energy_with(r, in[0], in[3], *(const bool *)arg, in[1], in[2]);
+  return 1;
+}
+
+/* ctx repeated over the beam, plus extra, as a context of its own */
+static int build_energy_sum(crn_run *r, crn_tensor *const *in, const void *arg, crn_tensor **out) {
+  const int by_batch[3] = {1, 0, 2};
+  const int32_t rows[6] = {0, 0, 0, 1, 1, 1};
+  crn_tensor *extra = *(const bool *)arg ? crn_transpose(r, in[3], by_batch) : in[3];
+  crn_tensor *ctx = crn_gather(r, in[0], crn_t_copy_in(r, CRN_I32, 1, S(6), rows), 0);
+  out[0] = crn_additive_energy(r, crn_add(r, ctx, extra), in[1], in[2]);
+  return 1;
+}
+
+static void test_additive_energy_with_extra(void **state) {
+  (void)state;
+  for (int k = 0; k < 4; k++) {
+    const bool time_major = k & 1;
+    const int64_t T = k & 2 ? 1 : 7;
+    input in[4] = {real_input(1, 1, true, 3, S(2, 7, 5)), real_input(2, 1, true, 2, S(6, 5)),
+                   real_input(3, 1, true, 1, S(5)),
+                   time_major ? real_input(4, 1, true, 3, S(T, 6, 5)) : real_input(4, 1, true, 3, S(6, T, 5))};
+    check_all(build_energy_with, &time_major, 4, in);
+    bench_run b;
+    run_open(&b, CRN_F64, NULL, 1);
+    result got = evaluate(&b, build_energy_with, &time_major, 4, in, true, 0);
+    result want = evaluate(&b, build_energy_sum, &time_major, 4, in, true, 0);
+    compare_results(&got, &want, 1e-12);
+    for (int i = 0; i < 4; i++)
+      for (int64_t j = 0; j < count_of(in[i].rank, in[i].shape); j++)
+        expect_close("gradient", i, j, got.grad[i][j], want.grad[i][j], 1e-12);
+    result_free(&got);
+    result_free(&want);
+    run_close(&b);
+    inputs_free(4, in);
+  }
+}
+
 static void test_additive_energy(void **state) {
   (void)state;
   for (int64_t beam = 1; beam <= 3; beam += 2) {
@@ -224,6 +265,7 @@ int main(void) {
       cmocka_unit_test(test_ctc_wrong_use),
       cmocka_unit_test(test_edit_distance),
       cmocka_unit_test(test_additive_energy),
+      cmocka_unit_test(test_additive_energy_with_extra),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,6 +52,7 @@ static void fast_lstm_backward(const crn_lstm_args *a) {
 
 #define ATTENTION_VECTORS 8 /* vectors in the columns of one backward task */
 #define ATTENTION_COLUMNS (ATTENTION_VECTORS * V_WIDTH)
+#define ATTENTION_APART 4
 #define ATTENTION_FRAMES 64                /* frames whose gradients are summed in float before they go to double */
 #define ATTENTION_MIN_ELEMENTS (64 * 1024) /* less isn't worth waking threads */
 
@@ -66,21 +67,32 @@ static int64_t attention_length(const crn_attention_args *a, int64_t r) {
   return len < 0 ? 0 : len < a->T ? len : a->T;
 }
 
+/* Energies of `frames` frames from t on (1 or a few, whose sums don't wait for each other). */
+static inline __attribute__((always_inline)) void attention_energies(const int frames, const crn_attention_args *a,
+                                                                     int64_t r, int64_t t) {
+  const float *q = a->q + r * a->ldq;
+  const float *ctx = a->ctx + (r / a->beam) * a->ctx_stride_b + t * a->ctx_stride_t;
+  const float *extra = a->extra ? a->extra + r * a->extra_stride_b + t * a->extra_stride_t : NULL;
+  V sum[ATTENTION_APART];
+  for (int f = 0; f < frames; f++) sum[f] = v_set(0); /* v is zero beyond the end */
+  for (int64_t k = 0; k < a->K; k += V_WIDTH) {
+    const V qk = row_load(q, k, a->K), vk = row_load(a->v, k, a->K);
+    for (int f = 0; f < frames; f++) {
+      V s = v_add(row_load(ctx + f * a->ctx_stride_t, k, a->K), qk);
+      if (extra) s = v_add(s, row_load(extra + f * a->extra_stride_t, k, a->K));
+      sum[f] = v_fma(vk, v_tanh(s), sum[f]);
+    }
+  }
+  float *e = a->e + r * a->e_stride_r + t * a->e_stride_t;
+  for (int f = 0; f < frames; f++) e[f * a->e_stride_t] = (float)vd_sum(vd_add(v_low(sum[f]), v_high(sum[f])));
+}
+
 static void attention_forward_row(void *arg, int64_t r) {
   const crn_attention_args *a = arg;
-  const float *q = a->q + r * a->ldq;
-  const int64_t K = a->K, len = attention_length(a, r);
-  for (int64_t t = 0; t < len; t++) {
-    const float *ctx = a->ctx + (r / a->beam) * a->ctx_stride_b + t * a->ctx_stride_t;
-    const float *extra = a->extra ? a->extra + r * a->extra_stride_b + t * a->extra_stride_t : NULL;
-    V sum = v_set(0); /* v is zero beyond the end */
-    for (int64_t k = 0; k < K; k += V_WIDTH) {
-      V s = v_add(row_load(ctx, k, K), row_load(q, k, K));
-      if (extra) s = v_add(s, row_load(extra, k, K));
-      sum = v_fma(row_load(a->v, k, K), v_tanh(s), sum);
-    }
-    a->e[r * a->e_stride_r + t * a->e_stride_t] = (float)vd_sum(vd_add(v_low(sum), v_high(sum)));
-  }
+  const int64_t len = attention_length(a, r);
+  int64_t t = 0;
+  for (; t + ATTENTION_APART <= len; t += ATTENTION_APART) attention_energies(ATTENTION_APART, a, r, t);
+  for (; t < len; t++) attention_energies(1, a, r, t);
 }
 
 static void fast_attention_forward(const crn_attention_args *a, crn_threads *t) {

@@ -21,29 +21,42 @@ static crn_tensor *batch_major(crn_run *r, const crn_data *d, const int *perm) {
   return p ? p->v : NULL;
 }
 
-/* Sum of the contexts [B,T,K]; *rows: query rows per entry of its batch. */
-static crn_tensor *sum_contexts(crn_exec *x, crn_layer *l, crn_layer *sum, crn_data *out, int64_t *rows) {
+typedef struct contexts {
+  crn_tensor *shared; /* [B, T, K] of those from outside of the loop: the same for all hypotheses of a sequence */
+  crn_tensor *own;    /* of the others, a row per hypothesis */
+  bool time_major;    /* own is [T, B, K] */
+} contexts;
+
+/* *sum += v */
+static void add_to(crn_run *r, crn_tensor **sum, crn_tensor *v) { *sum = *sum ? crn_add(r, *sum, v) : v; }
+
+static crn_status sum_contexts(crn_exec *x, crn_layer *l, crn_layer *sum, contexts *c) {
   crn_run *r = crn_exec_run(x);
-  crn_tensor *ctx = NULL;
-  int perm[3], n_contexts = 0;
-  for (int i = 0; i < sum->n_src; i++) n_contexts += sum->src[i]->out.n == 3;
-  *rows = 1;
+  int perm[3], n_own = 0;
   for (int i = 0; i < sum->n_src; i++) {
     if (sum->src[i]->out.n != 3) continue;
     (void)context_order(&sum->src[i]->out, perm);
     const crn_data *d = crn_constant_value(x, l, sum->src[i], perm);
-    crn_tensor *v;
-    if (d && (n_contexts == 1 || !out->beam)) {
-      v = d->v;
-      if (out->beam) *rows = out->beam->K;
-    } else {
-      d = crn_value_of(x, l, sum->src[i]);
-      v = batch_major(r, d, perm);
-    }
-    if (!v) return NULL;
-    ctx = ctx ? crn_add(r, ctx, v) : v;
+    if (!d && crn_run_failed(r)) return r->err->code;
+    if (d)
+      add_to(r, &c->shared, d->v);
+    else
+      n_own++;
   }
-  return ctx;
+  for (int i = 0; i < sum->n_src; i++) {
+    if (sum->src[i]->out.n != 3) continue;
+    (void)context_order(&sum->src[i]->out, perm);
+    if (crn_constant_value(x, l, sum->src[i], perm)) continue;
+    const crn_data *d = crn_value_of(x, l, sum->src[i]);
+    if (!d) return r->err->code;
+    /* read as it lies, if it is alone and its features are last */
+    c->time_major = n_own == 1 && c->shared && perm[0] == 1 && perm[1] == 0;
+    add_to(r, &c->own, c->time_major ? d->v : batch_major(r, d, perm));
+  }
+  if (c->shared) return r->err->code;
+  c->shared = c->own;
+  c->own = NULL;
+  return r->err->code;
 }
 
 /* Sum of the queries as [N, K]. */
@@ -79,12 +92,13 @@ bool crn_energy_is_possible(const crn_layer *sum) {
 
 crn_status crn_energy_forward(crn_exec *x, crn_layer *l, crn_layer *sum, crn_data *out) {
   crn_run *r = crn_exec_run(x);
-  int64_t rows;
-  crn_tensor *ctx = sum_contexts(x, l, sum, out, &rows), *q = ctx ? sum_queries(x, l, sum) : NULL;
-  crn_tensor *w = crn_param_get(x, l, "W");
-  if (!ctx || !q || !w) return r->err->code;
-  const int64_t K = ctx->shape[2], T = ctx->shape[1];
-  crn_tensor *e = crn_additive_energy(r, ctx, q, crn_t_reshape(r, w, 1, &K)); /* [N, T] */
+  contexts c = {0};
+  CRN_TRY(sum_contexts(x, l, sum, &c));
+  crn_tensor *q = sum_queries(x, l, sum), *w = crn_param_get(x, l, "W");
+  if (!q || !w) return r->err->code;
+  const int64_t K = c.shared->shape[2], T = c.shared->shape[1];
+  crn_tensor *e =
+      crn_additive_energy_with(r, c.shared, c.own, c.time_major, q, crn_t_reshape(r, w, 1, &K)); /* [N, T] */
   if (!e) return r->err->code;
   int perm[CRN_MAX_RANK], n = 0;
   int64_t shape[CRN_MAX_RANK];

@@ -161,6 +161,10 @@ crn_tensor *crn_lstm_cell(crn_run *r, crn_tensor *z, crn_tensor *c, const char *
 /* e[b,t] = sum_k v[k] tanh(ctx[b,t,k] + q[b,k]); fused. q may have a beam of rows per sequence: [B*beam,K] gives
  * [B*beam,T], row r with ctx of sequence r / beam. */
 crn_tensor *crn_additive_energy(crn_run *r, crn_tensor *ctx, crn_tensor *q, crn_tensor *v);
+/* The same with extra of q's rows under the tanh: [B*beam,T,K], or [T,B*beam,K] if time_major, and one frame may stand
+ * for all; NULL: none. */
+crn_tensor *crn_additive_energy_with(crn_run *r, crn_tensor *ctx, crn_tensor *extra, bool time_major, crn_tensor *q,
+                                     crn_tensor *v);
 
 /* ---- losses and sequence measures (ops_loss.c, ops_ctc.c) ---- */
 /* -log softmax(x)[target] per row: x [N,V], target [N] int32 -> [N]. Out-of-range target: error with row, value, V. */

@@ -12,6 +12,14 @@ static CRN_K(crn_attention_args) RNAME(energy_args)(const crn_node *n) {
   a.ctx_stride_t = a.ldq = a.K;
   a.q = crn_t_data(q);
   a.v = crn_t_data(n->in[ATT_V]);
+  const crn_tensor *extra = n->in[ATT_EXTRA];
+  if (extra) {
+    const bool time_major = n->a.i[0] != 0;
+    const int64_t frames = extra->shape[time_major ? 0 : 1];
+    a.extra = crn_t_data(extra);
+    a.extra_stride_b = time_major ? a.K : frames * a.K;
+    a.extra_stride_t = frames == 1 ? 0 : time_major ? q->shape[0] * a.K : a.K; /* one frame stands for all */
+  }
   a.e = crn_t_data(n->out[0]);
   a.e_stride_r = a.T;
   a.e_stride_t = 1;
@@ -29,5 +37,6 @@ static void RNAME(energy_backward)(crn_run *r, crn_node *n, const void *de) {
   a.dctx = crn_grad_in(r, n, ATT_CTX);
   a.dq = crn_grad_in(r, n, ATT_Q);
   a.dv = crn_grad_in(r, n, ATT_V);
+  if (a.extra) a.dextra = crn_grad_in(r, n, ATT_EXTRA);
   if (!crn_run_failed(r)) KERNELS(r)->attention_backward(&a, r->threads);
 }

@@ -227,6 +227,11 @@ static int64_t integer_value(crn_binary_kind kind, int64_t u, int64_t v) {
   }
 }
 
+/* Positions against lengths: what masks are made of. */
+static void row_less_i32(int64_t n, const int32_t *a, int64_t sa, const int32_t *b, int64_t sb, uint8_t *y) {
+  for (int64_t i = 0; i < n; i++) y[i] = a[i * sa] < b[i * sb];
+}
+
 static void row_int(const binary_job *j, int64_t n, int64_t at_a, int64_t sa, int64_t at_b, int64_t sb, int64_t at_y) {
   crn_dtype to = infos[j->kind].class == NUMBER ? j->dtype : CRN_BOOL;
   for (int64_t i = 0; i < n; i++) {
@@ -254,6 +259,8 @@ static void forward_range(void *arg, int64_t begin, int64_t end) {
         binary_rows_f64[j->kind].forward(n, a, sa, b, sb, out);
       else
         compare_f64(j->kind, n, a, sa, b, sb, out);
+    } else if (j->dtype == CRN_I32 && j->kind == CRN_B_LESS) {
+      row_less_i32(n, (const int32_t *)j->a + at_a, sa, (const int32_t *)j->b + at_b, sb, out);
     } else {
       row_int(j, n, at_a, sa, at_b, sb, begin);
     }
