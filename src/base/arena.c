@@ -13,21 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define CRN_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CRN_ASAN 1
-#endif
-#endif
+#include "base/poison.h"
+
 #ifdef CRN_ASAN
-#include <sanitizer/asan_interface.h>
-#define POISON(p, n) ASAN_POISON_MEMORY_REGION((p), (n))
-#define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION((p), (n))
 enum { RED_ZONE = 16 };
 #else
-#define POISON(p, n) ((void)(p))
-#define UNPOISON(p, n) ((void)(p))
 enum { RED_ZONE = 0 };
 #endif
 

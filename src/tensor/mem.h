@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffer pool: size classes with free lists over the system's allocator. A session owns one; not shared by threads.
+ * Buffer pool over the system's allocator. A session owns one; not shared by threads.
  */
 #ifndef CRN_TENSOR_MEM_H
 #define CRN_TENSOR_MEM_H
@@ -19,7 +19,7 @@ typedef struct crn_mem_stats {
 crn_mem *crn_mem_new(void); /* NULL: no memory */
 void crn_mem_free_all(crn_mem *m);
 void *crn_mem_get(crn_mem *m, size_t bytes);         /* 64-byte aligned, contents undefined; NULL: no memory */
-void crn_mem_put(crn_mem *m, void *p, size_t bytes); /* bytes as asked for */
+void crn_mem_put(crn_mem *m, void *p); /* p may be NULL */
 crn_mem_stats crn_mem_get_stats(const crn_mem *m);
 void crn_mem_reset_peak(crn_mem *m);
 

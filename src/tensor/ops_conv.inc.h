@@ -85,7 +85,7 @@ static crn_status RNAME(for_rows)(conv_job *j, void (*one)(conv_job *j, const cr
       j->n_rows = block < g->positions - j->row0 ? block : g->positions - j->row0;
       one(j, form);
     }
-  crn_mem_put(j->run->mem, rows, bytes);
+  crn_mem_put(j->run->mem, rows);
   return CRN_OK;
 }
 

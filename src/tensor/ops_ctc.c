@@ -104,7 +104,7 @@ static crn_status ctc_run(crn_run *r, crn_node *n) {
   j.work = crn_mem_get(r->mem, bytes);
   if (!j.work) return crn_err_memory(r->err);
   crn_threads_run(r->threads, j.n_tasks, CRN_BY_REAL(dtype, ctc_sequences), &j);
-  crn_mem_put(r->mem, j.work, bytes);
+  crn_mem_put(r->mem, j.work);
   return CRN_OK;
 }
 

@@ -58,7 +58,7 @@ static void release(crn_run *r, between *b) {
   for (size_t i = 0; i < b->n_storages; i++) {
     crn_storage *st = b->storages[i];
     st->marked = false;
-    if (st->grad) crn_mem_put(r->mem, st->grad, st->bytes);
+    crn_mem_put(r->mem, st->grad);
     st->grad = NULL;
   }
 }

@@ -207,7 +207,7 @@ static crn_status weight_gradient(crn_run *r, crn_node *n, const lstm_plan *p) {
     CRN_BY_REAL(dtype, lstm_add_product)
     (r, K, n4, part, x ? x : crn_lstm_x_rows(n, p, row, part, copy), (char *)p->gates + (size_t)(row * n4) * item, d_w);
   }
-  crn_mem_put(r->mem, copy, bytes);
+  crn_mem_put(r->mem, copy);
   return r->err->code;
 }
 

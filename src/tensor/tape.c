@@ -37,10 +37,33 @@ crn_status crn_node_view(crn_run *r, crn_node *n, int i, crn_tensor *t, int64_t 
   return CRN_OK;
 }
 
+/* Large pieces come from the pool, where tensors use them in between; they are listed in the arena. */
+#define SCRATCH_LARGE 16384
+
+struct crn_scratch_piece {
+  void *data;
+  struct crn_scratch_piece *next;
+};
+
 void *crn_scratch(crn_run *r, size_t bytes) {
-  void *p = crn_arena_alloc(&r->scratch, bytes ? bytes : 1);
+  void *p;
+  if (bytes < SCRATCH_LARGE) {
+    p = crn_arena_alloc(&r->scratch, bytes ? bytes : 1);
+  } else {
+    struct crn_scratch_piece *s = CRN_ARENA_NEW(&r->scratch, struct crn_scratch_piece);
+    p = s ? crn_mem_get(r->mem, bytes) : NULL;
+    if (p) {
+      *s = (struct crn_scratch_piece){.data = p, .next = r->scratch_pieces};
+      r->scratch_pieces = s;
+    }
+  }
   if (!p) (void)crn_err_memory(r->err);
   return p;
+}
+
+void crn_scratch_reset(crn_run *r) {
+  for (; r->scratch_pieces; r->scratch_pieces = r->scratch_pieces->next) crn_mem_put(r->mem, r->scratch_pieces->data);
+  crn_arena_reset(&r->scratch);
 }
 
 static crn_status tape_push(crn_run *r, const crn_node *n) {
@@ -73,7 +96,7 @@ static crn_status op_execute(crn_run *r, crn_node *n) {
     for (int i = 0; i < n->n_in; i++)
       if (n->in[i] && n->in[i]->st->packed_only && !(n->weights >> i & 1u)) CRN_TRY(crn_weight_pin(r, n->in[i]));
     crn_status s = n->op->run(r, n);
-    crn_arena_reset(&r->scratch);
+    crn_scratch_reset(r);
     CRN_TRY(s);
   }
   if (!wanted || !r->recording || !n->op->grad) return CRN_OK;
@@ -159,7 +182,7 @@ crn_status crn_backward(crn_run *r, crn_tensor *y, const void *seed) {
     crn_node *n = r->nodes[k];
     if (!has_gradient(n)) continue;
     crn_status s = n->op->grad(r, n);
-    crn_arena_reset(&r->scratch);
+    crn_scratch_reset(r);
     if (s == CRN_OK && crn_run_failed(r)) s = r->err->code;
     if (s != CRN_OK) {
       (void)crn_err_where(r->err, "gradient of %s", n->op->name);

@@ -39,8 +39,8 @@ memory:
 }
 
 static void storage_drop(crn_run *r, crn_storage *st) {
-  if (!st->borrowed) crn_mem_put(r->mem, st->data, st->bytes);
-  if (!st->is_param) crn_mem_put(r->mem, st->grad, st->bytes);
+  if (!st->borrowed) crn_mem_put(r->mem, st->data);
+  if (!st->is_param) crn_mem_put(r->mem, st->grad);
   st->data = NULL;
   st->grad = NULL;
 }
@@ -316,7 +316,7 @@ void crn_run_reset(crn_run *r) {
   r->n_nodes = 0;
   crn_weights_forget(r);
   crn_arena_reset(&r->arena);
-  crn_arena_reset(&r->scratch);
+  crn_scratch_reset(r);
 }
 
 void crn_run_deinit(crn_run *r) {

@@ -125,6 +125,7 @@ void *crn_grad_out(const crn_node *n, int i);
 void *crn_grad_in(crn_run *r, crn_node *n, int i);
 /* Scratch buffer that lives until the operation (run or grad) returns; contents undefined. NULL: no memory (recorded). */
 void *crn_scratch(crn_run *r, size_t bytes);
+void crn_scratch_reset(crn_run *r); /* when it returned */
 
 /* ---- tensors ---------------------------------------------------------------------------------------------------- */
 
@@ -173,6 +174,7 @@ struct crn_run {
   struct crn_mem *mem; /* buffer pool */
   crn_arena arena;     /* headers, nodes, small things; reset with the run */
   crn_arena scratch;   /* reset when an operation returns */
+  struct crn_scratch_piece *scratch_pieces; /* large ones, from the pool */
   crn_frame *frame;    /* innermost */
   crn_frame base_frame;
   crn_dtype real;      /* CRN_F32, or CRN_F64 in tests: dtype of parameters and float inputs */

@@ -308,8 +308,8 @@ static void flush_matrix(crn_run *r, struct crn_weight *w, weight_matrix *m) {
     CRN_BY_REAL(m->dtype, weight_gradient)(r, m->P, m->Q, rows, from_a, from_b, d_w);
     left -= rows;
   }
-  crn_mem_put(r->mem, a, GATHER_ROWS * row_a);
-  crn_mem_put(r->mem, b, GATHER_ROWS * row_b);
+  crn_mem_put(r->mem, a);
+  crn_mem_put(r->mem, b);
 }
 
 static void take_dirty(crn_run *r, bool compute) {
