@@ -61,6 +61,8 @@ extern const crn_layer_desc crn_family_loss[];
 
 extern const crn_layer_desc crn_family_cond[];
 extern const crn_layer_desc crn_family_split[];
+extern const crn_layer_desc crn_family_segments[];
+extern const crn_layer_desc crn_family_rearrange[];
 extern const crn_layer_desc crn_family_missing[];
 
 static const crn_layer_desc *const families[] = {
@@ -117,6 +119,8 @@ static const crn_layer_desc *const families[] = {
     crn_family_loss,
     crn_family_cond,
     crn_family_split,
+    crn_family_segments,
+    crn_family_rearrange,
     crn_family_missing, /* last */
 };
 
