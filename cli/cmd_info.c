@@ -5,7 +5,10 @@
  */
 #include "commands.h"
 
+#include "base/file.h"
+
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,20 +65,21 @@ static void write_all(int fd, const char *p, size_t n) {
   }
 }
 
-static crn_status draw(const char *file, const crn_str *graph, crn_err *err) {
+static crn_status draw_into(const char *temp, const crn_str *graph, crn_err *err) {
   int ends[2], status = 0;
   if (pipe(ends) != 0) return crn_fail(err, CRN_E_FILE, "can't make a pipe: %s", strerror(errno));
   fflush(NULL);
   const pid_t pid = fork();
   if (pid == 0) {
+    signal(SIGPIPE, SIG_DFL);
     dup2(ends[0], STDIN_FILENO);
     close(ends[0]);
     close(ends[1]);
-    execlp("dot", "dot", "-Tsvg", "-o", file, (char *)NULL);
+    execlp("dot", "dot", "-Tsvg", "-o", temp, (char *)NULL);
     _exit(127);
   }
   close(ends[0]);
-  if (pid > 0) write_all(ends[1], crn_str_get(graph), graph->len);
+  if (pid > 0) write_all(ends[1], crn_str_get(graph), graph->len); /* SIGPIPE is ignored: see run_graph */
   close(ends[1]);
   if (pid < 0) return crn_fail(err, CRN_E_FILE, "can't start a program: %s", strerror(errno));
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
@@ -83,15 +87,30 @@ static crn_status draw(const char *file, const crn_str *graph, crn_err *err) {
     return crn_fail(err, CRN_E_FILE,
                     "Graphviz's program 'dot' isn't installed; without --svg the graph is printed as text for it");
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? CRN_OK
-                                                       : crn_fail(err, CRN_E_FILE, "'dot' failed to draw '%s'", file);
+                                                       : crn_fail(err, CRN_E_FILE, "Graphviz's program 'dot' failed");
+}
+
+static crn_status draw(const char *file, const crn_str *graph, crn_err *err) {
+  crn_str temp = {0};
+  crn_str_addf(&temp, "%s.new_tmp", file);
+  if (!crn_str_ok(&temp)) return crn_err_memory(err);
+  crn_status st = draw_into(temp.p, graph, err);
+  if (st == CRN_OK)
+    st = crn_file_put(temp.p, file, err);
+  else
+    (void)unlink(temp.p);
+  crn_str_free(&temp);
+  return st;
 }
 
 static crn_status run_graph(cli *c, const cli_args *args) {
   crn_config *config;
   crn_str out = {0};
-  CRN_TRY(cli_load_config(c, args, args->n_words, false, &config));
   const char *svg = cli_value(args, "svg", NULL);
-  crn_status st = crn_engine_graph(config, &c->log, cli_has(args, "search"), &out, &c->err);
+  CRN_TRY(cli_load_config(c, args, args->n_words, false, &config));
+  crn_status st = svg ? crn_file_prepare(svg, &c->err) : CRN_OK;
+  if (svg) signal(SIGPIPE, SIG_IGN); /* a 'dot' that ends before it has read all */
+  if (st == CRN_OK) st = crn_engine_graph(config, &c->log, cli_has(args, "search"), &out, &c->err);
   if (st == CRN_OK && svg)
     st = draw(svg, &out, &c->err);
   else if (st == CRN_OK)

@@ -7,6 +7,7 @@
 #include "interrupt.h"
 #include "log.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,6 +89,8 @@ int main(int argc, char **argv) {
   c.lines = cli_log_new();
   c.log = (crn_log){cli_log_line, c.lines, 5};
   crn_status status = c.lines ? dispatch(&c, argc, argv) : crn_err_memory(&c.err);
+  const bool said = fflush(stdout) == 0 && !ferror(stdout);
+  if (status == CRN_OK && !said) status = crn_fail(&c.err, CRN_E_FILE, "can't write the output: %s", strerror(errno));
   if (status != CRN_OK) cli_log_error(c.lines, crn_err_text(&c.err));
   cli_log_free(c.lines);
   crn_err_clear(&c.err);

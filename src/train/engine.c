@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "net/report.h"
 #include "train/progress.h"
 #include "train/start_epoch.h"
@@ -272,6 +273,13 @@ static crn_status log_network(crn_engine *e, crn_err *err) {
   return ok ? CRN_OK : crn_err_memory(err);
 }
 
+/* What the run will write can be written: said now, not after the first epoch. */
+static crn_status prepare_files(crn_engine *e, crn_err *err) {
+  const char *rates = crn_lr_file(e->lr);
+  CRN_TRY(crn_engine_prepare_model(e, err));
+  return rates ? crn_engine_prepare_file(e, "learning_rate_file", rates, true, err) : CRN_OK;
+}
+
 static crn_status train(crn_engine *e, crn_err *err) {
   crn_dataset *data = NULL;
   eval_sets sets = {.n = 0};
@@ -289,6 +297,7 @@ static crn_status train(crn_engine *e, crn_err *err) {
   if (st == CRN_OK) st = crn_engine_eval_net(e, (crn_net_mode){.eval = true}, err);
   if (st == CRN_OK) st = open_sets(e, &sets, err);
   if (st == CRN_OK) st = crn_engine_open_rates(e, &hook, err);
+  if (st == CRN_OK) st = prepare_files(e, err);
   if (st == CRN_OK) st = start(e, &first, &resumed, err);
   if (st == CRN_OK) st = crn_engine_make_updater(e, err);
   scores.exponential = sets.exponential;
@@ -322,20 +331,15 @@ crn_status crn_task_train(crn_config *config, const crn_log *log, const crn_engi
 
 /* ---- eval ----------------------------------------------------------------------------------------------------------- */
 
-static crn_status write_eval_file(crn_engine *e, const eval_sets *s, crn_err *err) {
-  const char *name, *path;
-  CRN_TRY(crn_config_str(e->config, "eval_output_file", NULL, &name, err));
-  if (!name) return CRN_OK;
-  CRN_TRY(crn_config_output_path(e->config, name, &e->arena, &path, err));
+static crn_status write_eval_file(const eval_sets *s, const char *path, crn_err *err) {
+  if (!path) return CRN_OK;
   crn_dataset_scores lines[16];
   for (int i = 0; i < s->n; i++) lines[i] = (crn_dataset_scores){s->names[i], &s->scores[i]};
   crn_str text = {0};
   crn_scores_eval_file(lines, (size_t)s->n, &text);
-  FILE *f = fopen(path, "w");
-  bool ok = f && fputs(crn_str_get(&text), f) >= 0;
-  if (f) ok = fclose(f) == 0 && ok;
+  crn_status st = crn_str_ok(&text) ? crn_file_write(path, crn_str_get(&text), text.len, err) : crn_err_memory(err);
   crn_str_free(&text);
-  return ok ? CRN_OK : crn_fail(err, CRN_E_FILE, "can't write '%s'", path);
+  return st;
 }
 
 /* Scores of a model of the training go into its learning-rate file, if that knows the epoch. */
@@ -349,14 +353,17 @@ static crn_status open_known_rates(crn_engine *e, crn_err *err) {
 
 static crn_status eval(crn_engine *e, crn_err *err) {
   eval_sets sets = {.n = 0};
-  crn_status st = open_sets(e, &sets, err);
+  const char *file, *path = NULL;
+  crn_status st = crn_config_str(e->config, "eval_output_file", NULL, &file, err);
+  if (st == CRN_OK && file) st = crn_engine_output_file(e, "eval_output_file", file, true, &path, err);
+  if (st == CRN_OK) st = open_sets(e, &sets, err);
   if (st == CRN_OK && !sets.n) st = crn_fail(err, CRN_E_CONFIG, "%s: task eval needs 'dev', 'eval' or 'eval_datasets'", crn_config_file(e->config));
   if (st == CRN_OK) st = crn_engine_extern_data(e, sets.sets[0], err);
   if (st == CRN_OK) st = crn_engine_eval_net(e, (crn_net_mode){.eval = true}, err);
   if (st == CRN_OK) st = crn_engine_load_for_task(e, e->eval_net, err);
   if (st == CRN_OK && crn_v_is_none(crn_v_get(e->values, "load"))) st = open_known_rates(e, err);
   if (st == CRN_OK) st = evaluate(e, &sets, false, err);
-  if (st == CRN_OK) st = write_eval_file(e, &sets, err);
+  if (st == CRN_OK) st = write_eval_file(&sets, path, err);
   close_sets(&sets);
   return st;
 }

@@ -61,7 +61,14 @@ crn_status crn_engine_check_data(const crn_net *net, const crn_dataset *ds, crn_
 crn_status crn_engine_batcher(crn_engine *e, const crn_net *net, crn_dataset *ds, crn_batch_use use, crn_batcher **out, crn_err *err);
 crn_status crn_engine_feed(crn_exec *x, const crn_batch *b, crn_err *err);
 
-/* engine_output.c: layers whose values a task gives out */
+/* engine_output.c: files, and layers whose values a task gives out */
+/* Before the work: the file that config key `key` names can be written (missing folders are made), and it isn't there
+ * unless may_exist. */
+crn_status crn_engine_prepare_file(const crn_engine *e, const char *key, const char *path, bool may_exist, crn_err *err);
+/* The same for a name as the config gives it. */
+crn_status crn_engine_output_file(crn_engine *e, const char *key, const char *file, bool may_exist, const char **path,
+                                  crn_err *err);
+crn_status crn_engine_prepare_model(crn_engine *e, crn_err *err); /* the same for checkpoints */
 /* Let the network build a layer of the net dict though nobody reads it (before the network is built). */
 crn_status crn_engine_want_layer(crn_engine *e, const char *name, crn_err *err);
 /* The layer that config key `key` named; NULL: the default output. */

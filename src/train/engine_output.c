@@ -1,11 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layers whose values a task gives out: having them built, finding them, and bringing their values into the order
- * batch, time, other axes, feature.
+ * What a task gives out: its file, checked before the work; layers whose values it takes: having them built, finding
+ * them, and bringing their values into the order batch, time, other axes, feature.
  */
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "train/engine.h"
+
+crn_status crn_engine_prepare_file(const crn_engine *e, const char *key, const char *path, bool may_exist,
+                                   crn_err *err) {
+  if (!may_exist && access(path, F_OK) == 0)
+    return crn_config_fail(e->config, key, err, "'%s' exists already", path);
+  if (crn_file_prepare(path, err) == CRN_OK) return CRN_OK;
+  return crn_err_where(err, "%s: key '%s'", crn_config_file(e->config), key);
+}
+
+crn_status crn_engine_output_file(crn_engine *e, const char *key, const char *file, bool may_exist, const char **path,
+                                  crn_err *err) {
+  CRN_TRY(crn_config_output_path(e->config, file, &e->arena, path, err));
+  return crn_engine_prepare_file(e, key, *path, may_exist, err);
+}
+
+crn_status crn_engine_prepare_model(crn_engine *e, crn_err *err) {
+  const char *path = e->model ? crn_arena_printf(&e->arena, "%s.index", e->model) : NULL;
+  if (e->model && !path) return crn_err_memory(err);
+  return path ? crn_engine_prepare_file(e, "model", path, true, err) : CRN_OK;
+}
 
 crn_status crn_engine_want_layer(crn_engine *e, const char *name, crn_err *err) {
   const crn_value *layer = crn_v_get(crn_v_get(e->values, "network"), name);

@@ -5,13 +5,11 @@
  */
 #include "train/learning_rate_table.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "value/value.h"
 
 static void epoch_free(crn_lr_epoch *e) {
@@ -179,36 +177,11 @@ void crn_lr_table_format(const crn_lr_table *t, crn_str *out) {
   crn_str_add(out, "}\n");
 }
 
-static crn_status write_text(const char *path, const char *text, size_t len, crn_err *err) {
-  FILE *f = fopen(path, "wb");
-  if (!f) return crn_fail(err, CRN_E_FILE, "can't write %s: %s", path, strerror(errno));
-  bool ok = fwrite(text, 1, len, f) == len && fflush(f) == 0 && fsync(fileno(f)) == 0;
-  int write_error = errno;
-  if (fclose(f) != 0 && ok) {
-    ok = false;
-    write_error = errno;
-  }
-  return ok ? CRN_OK : crn_fail(err, CRN_E_FILE, "can't write %s: %s", path, strerror(write_error));
-}
-
 crn_status crn_lr_table_write(const crn_lr_table *t, const char *path, crn_err *err) {
-  crn_str text = {0}, tmp = {0};
-  crn_status status = CRN_OK;
+  crn_str text = {0};
   crn_lr_table_format(t, &text);
-  crn_str_addf(&tmp, "%s.new_tmp", path);
-  if (!crn_str_ok(&text) || !crn_str_ok(&tmp)) {
-    status = crn_err_memory(err);
-    goto out;
-  }
-  status = write_text(crn_str_get(&tmp), crn_str_get(&text), text.len, err);
-  if (status == CRN_OK && rename(crn_str_get(&tmp), path) != 0)
-    status = crn_fail(err, CRN_E_FILE, "can't rename %s to %s: %s", crn_str_get(&tmp), path, strerror(errno));
-  if (status != CRN_OK) {
-    unlink(crn_str_get(&tmp));
-    crn_err_where(err, "learning-rate file");
-  }
-out:
+  crn_status status = crn_str_ok(&text) ? crn_file_write(path, crn_str_get(&text), text.len, err) : crn_err_memory(err);
+  if (status != CRN_OK) crn_err_where(err, "learning-rate file");
   crn_str_free(&text);
-  crn_str_free(&tmp);
   return status;
 }

@@ -4,12 +4,14 @@
  */
 #include "train/search_text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/file.h"
 #include "train/progress.h"
 
 /* ---- vocabularies ---------------------------------------------------------------------------------------------------
@@ -216,13 +218,6 @@ void crn_search_file_text(const crn_search_result *const *results, int64_t n, bo
   if (py) crn_str_add(out, "}\n");
 }
 
-static bool write_plain(const char *path, const crn_str *text) {
-  FILE *f = fopen(path, "wb");
-  if (!f) return false;
-  const bool ok = fwrite(crn_str_get(text), 1, text->len, f) == text->len;
-  return fclose(f) == 0 && ok;
-}
-
 static bool write_gzip(const char *path, const crn_str *text) {
   gzFile f = gzopen(path, "wb");
   if (!f) return false;
@@ -239,15 +234,15 @@ static bool write_gzip(const char *path, const crn_str *text) {
 }
 
 crn_status crn_text_write(const char *path, const crn_str *text, crn_err *err) {
-  crn_str temporary = {0};
-  crn_str_addf(&temporary, "%s.new_tmp", path);
-  crn_status st = crn_str_ok(&temporary) && crn_str_ok(text) ? CRN_OK : crn_err_memory(err);
-  const char *t = crn_str_get(&temporary);
-  if (st == CRN_OK && !(crn_ends_with(path, ".gz") ? write_gzip(t, text) : write_plain(t, text))) {
-    st = crn_fail(err, CRN_E_FILE, "can't write '%s'", t);
-    (void)remove(t);
-  } else if (st == CRN_OK && rename(t, path) != 0)
-    st = crn_fail(err, CRN_E_FILE, "can't rename '%s' to '%s'", t, path);
-  crn_str_free(&temporary);
+  if (!crn_str_ok(text)) return crn_err_memory(err);
+  if (!crn_ends_with(path, ".gz")) return crn_file_write(path, crn_str_get(text), text->len, err);
+  crn_str temp = {0};
+  crn_str_addf(&temp, "%s.new_tmp", path);
+  if (!crn_str_ok(&temp)) return crn_err_memory(err);
+  errno = 0;
+  crn_status st = crn_file_prepare(path, err);
+  if (st == CRN_OK && !write_gzip(temp.p, text)) st = crn_file_give_up(path, temp.p, errno, err);
+  if (st == CRN_OK) st = crn_file_put(temp.p, path, err);
+  crn_str_free(&temp);
   return st;
 }

@@ -55,7 +55,7 @@ void crn_search_python(const crn_search_result *r, bool several_layers, bool one
 /* All of them; py: a dict tag -> value, else a line each. */
 void crn_search_file_text(const crn_search_result *const *results, int64_t n, bool several_layers, bool py,
                           crn_str *out);
-/* Write text under path (gzip if it ends in .gz), through a temporary file. */
+/* Write text under path (gzip if it ends in .gz): the whole file or none (base/file.h). */
 crn_status crn_text_write(const char *path, const crn_str *text, crn_err *err);
 
 #endif

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "data/hdf_writer.h"
 #include "train/engine.h"
@@ -70,10 +69,7 @@ static crn_status read_output_path(crn_engine *e, const char *otherwise, bool ov
   const char *file;
   CRN_TRY(crn_config_str(e->config, "output_file", otherwise, &file, err));
   if (!file) return crn_fail(err, CRN_E_CONFIG, "%s: the task needs 'output_file'", crn_config_file(e->config));
-  CRN_TRY(crn_config_output_path(e->config, file, &e->arena, path, err));
-  if (!override && access(*path, F_OK) == 0)
-    return crn_config_fail(e->config, "output_file", err, "'%s' exists already", *path);
-  return CRN_OK;
+  return crn_engine_output_file(e, "output_file", file, override, path, err);
 }
 
 static crn_status prepare_forward(forwarder *f, crn_err *err) {

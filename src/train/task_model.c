@@ -8,6 +8,7 @@
 static crn_status initialize(crn_engine *e, crn_dataset **data, crn_err *err) {
   if (!e->model)
     return crn_fail(err, CRN_E_CONFIG, "%s: task initialize_model needs 'model'", crn_config_file(e->config));
+  CRN_TRY(crn_engine_prepare_model(e, err));
   CRN_TRY(crn_engine_dataset(e, "train", data, err));
   CRN_TRY(crn_engine_extern_data(e, *data, err));
   CRN_TRY(crn_net_build(e->values, (crn_net_mode){.train = true, .eval = true}, e->store, &e->log, &e->train_net, err));

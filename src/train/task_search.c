@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "train/engine.h"
 #include "train/search_text.h"
@@ -95,9 +94,7 @@ static crn_status read_options(searcher *s, crn_err *err) {
   if (strcmp(s->format, "txt") != 0 && strcmp(s->format, "py") != 0)
     return crn_config_fail(c, "search_output_file_format", err, "expected \"txt\" or \"py\", got \"%s\"", s->format);
   if (!file || !*file) return CRN_OK;
-  CRN_TRY(crn_config_output_path(c, file, &s->e->arena, &s->file, err));
-  if (access(s->file, F_OK) == 0) return crn_config_fail(c, "search_output_file", err, "'%s' exists already", s->file);
-  return CRN_OK;
+  return crn_engine_output_file(s->e, "search_output_file", file, false, &s->file, err);
 }
 
 /* ---- one batch ------------------------------------------------------------------------------------------------------
