@@ -41,7 +41,10 @@ typedef struct loss_net {
 static inline bool net_try(loss_net *n, const char *config, bool train) {
   memset(n, 0, sizeof *n);
   crn_value *v = NULL;
-  if (crn_v_parse_literal(&n->arena, config, "config", &v, &n->err) != CRN_OK) fail_msg("%s", crn_err_text(&n->err));
+  const crn_status parsed = strstr(config, "\"__dim__\"") /* JSON, for dims */
+                                ? crn_v_parse_json(&n->arena, config, strlen(config), "config", &v, &n->err)
+                                : crn_v_parse_literal(&n->arena, config, "config", &v, &n->err);
+  if (parsed != CRN_OK) fail_msg("%s", crn_err_text(&n->err));
   n->store = crn_store_new(CRN_F64);
   assert_non_null(n->store);
   n->train = train;

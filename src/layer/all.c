@@ -63,6 +63,7 @@ extern const crn_layer_desc crn_family_cond[];
 extern const crn_layer_desc crn_family_split[];
 extern const crn_layer_desc crn_family_segments[];
 extern const crn_layer_desc crn_family_rearrange[];
+extern const crn_layer_desc crn_family_overlap[];
 extern const crn_layer_desc crn_family_missing[];
 
 static const crn_layer_desc *const families[] = {
@@ -121,6 +122,7 @@ static const crn_layer_desc *const families[] = {
     crn_family_split,
     crn_family_segments,
     crn_family_rearrange,
+    crn_family_overlap,
     crn_family_missing, /* last */
 };
 

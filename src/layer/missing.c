@@ -10,12 +10,8 @@ static const crn_opt no_opts[] = {CRN_OPT_END};
 #define MISSING(class_name)                                                                                            \
   { .name = class_name, .doc = "Is not implemented.", .opts = no_opts }
 
-const crn_layer_desc crn_family_missing[] = {MISSING("alternating_real_to_complex"),
-                                             MISSING("complex_to_alternating_real"),
-                                             MISSING("fold"),
-                                             MISSING("hdf_dump"),
+const crn_layer_desc crn_family_missing[] = {MISSING("hdf_dump"),
                                              MISSING("image_summary"),
-                                             MISSING("istft"),
                                              MISSING("kenlm"),
                                              MISSING("mask_based_gevbeamforming"),
                                              MISSING("mask_based_mvdrbeamforming"),

@@ -273,6 +273,62 @@ static crn_status median_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   return out->v && !crn_run_failed(r) ? CRN_OK : r->err->code;
 }
 
+/* ---- complex numbers as alternating real ones -------------------------------------------------------------------- */
+
+/* The feature axis of the input gets another size and dtype. */
+static crn_status complex_infer(crn_build *b, crn_layer *l, bool to_complex) {
+  bool known;
+  CRN_TRY(crn_input_tmpl(b, l, &l->out, &known));
+  l->out_known = known;
+  if (!known) return CRN_OK;
+  const int f = l->out.feature_axis;
+  const int64_t n = f >= 0 ? l->out.dims[f]->size : -1;
+  if (l->out.sparse || n < 0 || l->out.n >= CRN_MAX_RANK || (to_complex && n % 2) ||
+      (to_complex ? !crn_dtype_is_float(l->out.dtype) : l->out.dtype != CRN_C64))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "the source must have %s, it has %lld of %s",
+                          to_complex ? "an even number of real features" : "complex features", (long long)n,
+                          crn_dtype_name(l->out.dtype));
+  l->out.dims[f] = crn_layer_dim(b, l, "complex", CRN_DIM_FEATURE, to_complex ? n / 2 : 2 * n);
+  l->out.dtype = to_complex ? CRN_C64 : CRN_F32;
+  return l->out.dims[f] ? CRN_OK : crn_err_memory(crn_build_err(b));
+}
+
+static crn_status to_complex_infer(crn_build *b, crn_layer *l) { return complex_infer(b, l, true); }
+static crn_status to_real_infer(crn_build *b, crn_layer *l) { return complex_infer(b, l, false); }
+
+static crn_status to_complex_forward(crn_exec *x, crn_layer *l, crn_data *out) {
+  crn_run *r = crn_exec_run(x);
+  const crn_data *in = crn_input(x, l);
+  if (!in) return r->err->code;
+  const int n = in->t.n, f = in->t.feature_axis;
+  int64_t shape[CRN_MAX_RANK];
+  int perm[CRN_MAX_RANK];
+  for (int i = 0; i <= n; i++) { /* [.., F, 2, rest..] -> [.., F, rest.., 2] */
+    shape[i] = i < f ? in->v->shape[i] : i == f ? in->v->shape[f] / 2 : i == f + 1 ? 2 : in->v->shape[i - 1];
+    perm[i] = i <= f ? i : i == n ? f + 1 : i + 1;
+    if (i < n) out->len[i] = in->len[i];
+  }
+  out->v = crn_complex_of(r, crn_transpose(r, crn_t_reshape(r, in->v, n + 1, shape), perm));
+  return out->v ? CRN_OK : r->err->code;
+}
+
+static crn_status to_real_forward(crn_exec *x, crn_layer *l, crn_data *out) {
+  crn_run *r = crn_exec_run(x);
+  const crn_data *in = crn_input(x, l);
+  if (!in) return r->err->code;
+  const int n = in->t.n, f = in->t.feature_axis;
+  int64_t shape[CRN_MAX_RANK];
+  int perm[CRN_MAX_RANK];
+  for (int i = 0; i <= n; i++) { /* [.., F, rest.., 2] -> [.., F, 2, rest..] */
+    perm[i] = i <= f ? i : i == f + 1 ? n : i - 1;
+    if (i == n) continue;
+    shape[i] = in->v->shape[i] * (i == f ? 2 : 1);
+    out->len[i] = in->len[i];
+  }
+  out->v = crn_t_reshape(r, crn_transpose(r, crn_complex_parts(r, in->v), perm), n, shape);
+  return out->v ? CRN_OK : r->err->code;
+}
+
 #define ROW(n, d, o, ...)                                                                                              \
   { .name = n, .doc = d, .opts = o, .cfg_size = sizeof(rearrange_cfg), .flags = CRN_L_CONCAT | __VA_ARGS__ }
 const crn_layer_desc crn_family_rearrange[] = {
@@ -288,4 +344,8 @@ const crn_layer_desc crn_family_rearrange[] = {
         .infer = channels_infer, .forward = channels_forward),
     ROW("batch_median_pooling", "Takes the median over neighbouring entries of the batch.", median_opts,
         CRN_L_READS_PADDING, .infer = median_infer, .forward = median_forward),
+    ROW("alternating_real_to_complex", "Makes neighbouring features one complex number.", no_opts, 0,
+        .infer = to_complex_infer, .forward = to_complex_forward),
+    ROW("complex_to_alternating_real", "Puts real and imaginary parts side by side.", no_opts, 0,
+        .infer = to_real_infer, .forward = to_real_forward),
     {.name = NULL}};

@@ -205,10 +205,10 @@ static crn_status masking_infer(crn_build *b, crn_layer *l) {
   l->out_known = c->signal->out_known && c->mask->out_known;
   if (!l->out_known) return CRN_OK;
   l->out = c->signal->out;
-  if (c->signal->out.dtype != c->mask->out.dtype)
-    return crn_layer_fail(b, l, c->signal->out.dtype == CRN_C64 ? CRN_E_NOT_IMPLEMENTED : CRN_E_CONFIG,
-                          "%s'signal' is %s, 'mask' is %s", c->signal->out.dtype == CRN_C64 ? "not implemented: " : "",
-                          crn_dtype_name(c->signal->out.dtype), crn_dtype_name(c->mask->out.dtype));
+  const crn_dtype signal = c->signal->out.dtype, mask = c->mask->out.dtype;
+  if (signal != mask && !(signal == CRN_C64 && mask == CRN_F32))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "'signal' is %s, 'mask' is %s", crn_dtype_name(signal),
+                          crn_dtype_name(mask));
   if (!crn_tmpl_same_axes(&c->signal->out, &c->mask->out))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "'signal' and 'mask' must have the same axes");
   if (l->common.n_out != crn_tmpl_dim(&l->out))
@@ -217,12 +217,28 @@ static crn_status masking_infer(crn_build *b, crn_layer *l) {
   return CRN_OK;
 }
 
+static crn_tensor *part(crn_run *r, crn_tensor *pairs, int k) {
+  return pairs ? crn_slice(r, pairs, pairs->rank - 1, k, 1, 1) : NULL;
+}
+
+/* A complex signal times a real mask, or a complex one. */
+static crn_tensor *complex_product(crn_run *r, crn_tensor *signal, crn_tensor *mask) {
+  crn_tensor *s = crn_complex_parts(r, signal);
+  if (mask->dtype != CRN_C64) return crn_complex_of(r, crn_mul(r, s, crn_expand_dims(r, mask, mask->rank)));
+  crn_tensor *m = crn_complex_parts(r, mask), *a = part(r, s, 0), *b = part(r, s, 1), *c = part(r, m, 0),
+             *d = part(r, m, 1);
+  crn_tensor *parts[2] = {crn_sub(r, crn_mul(r, a, c), crn_mul(r, b, d)),
+                          crn_add(r, crn_mul(r, a, d), crn_mul(r, b, c))};
+  return parts[0] && parts[1] ? crn_complex_of(r, crn_concat(r, 2, parts, signal->rank)) : NULL;
+}
+
 static crn_status masking_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const signal_cfg *c = l->cfg;
   const crn_data *s = crn_value_of(x, l, c->signal), *m = crn_value_of(x, l, c->mask);
   if (!s || !m) return crn_exec_run(x)->err->code;
   for (int i = 0; i < s->t.n; i++) out->len[i] = s->len[i];
-  out->v = crn_mul(crn_exec_run(x), s->v, m->v);
+  crn_run *r = crn_exec_run(x);
+  out->v = s->v->dtype == CRN_C64 ? complex_product(r, s->v, m->v) : crn_mul(r, s->v, m->v);
   return out->v ? CRN_OK : crn_exec_run(x)->err->code;
 }
 

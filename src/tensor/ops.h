@@ -141,6 +141,10 @@ crn_tensor *crn_pool(crn_run *r, crn_tensor *x, bool max, const crn_conv_spec *s
 crn_tensor *crn_stft(crn_run *r, crn_tensor *x, const double *window, int64_t frame_size, int64_t fft_size, int64_t shift,
                      int64_t n_frames);
 
+/* Complex numbers [...] as real [..., 2] (real and imaginary part) and back (ops_complex.c). */
+crn_tensor *crn_complex_parts(crn_run *r, crn_tensor *x);
+crn_tensor *crn_complex_of(crn_run *r, crn_tensor *x);
+
 /* ---- recurrent cells (ops_rnn.c) ---- */
 /* A whole LSTM pass. z [T,B,4n]: x·W + b of all frames; w_re [n,4n]; lens [B] int32 (NULL: all T); h0, c0 [B,n] or NULL
  * (zeros). order: "jifo" (native) or "ijfo" (TensorFlow's); forget_bias is added to f. reverse: from each sequence's last
