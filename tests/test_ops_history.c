@@ -95,6 +95,29 @@ static void test_memory(void **state) {
   run_close(&b);
 }
 
+/* What a frame hands on to the outer one lives until that is closed; the rest is given back at once. */
+static void test_frame_results(void **state) {
+  (void)state;
+  bench_run b;
+  run_open(&b, CRN_F32, NULL, 1);
+  crn_run *r = &b.r;
+  crn_frame outer, inner;
+  const size_t before = crn_mem_get_stats(r->mem).live_bytes;
+  crn_frame_open(r, &outer);
+  crn_frame_open(r, &inner);
+  crn_tensor *kept = crn_t_full(r, CRN_F32, 1, S(1000), 3), *dropped = crn_t_zeros(r, CRN_F32, 1, S(2000));
+  crn_frame_close_with(r, 2, (crn_tensor *[]){kept, NULL});
+  assert_null(dropped->st->data);
+  assert_int_equal(kept->st->refs, 0);
+  for (int i = 0; i < 1000; i++) assert_true(crn_t_get(kept, i) == 3);
+  assert_true(crn_mem_get_stats(r->mem).live_bytes < before + 1100 * sizeof(float));
+  crn_frame_close(r);
+  assert_null(kept->st->data);
+  assert_int_equal(crn_mem_get_stats(r->mem).live_bytes, before);
+  assert_false(crn_run_failed(r));
+  run_close(&b);
+}
+
 static void test_misfits(void **state) {
   (void)state;
   bench_run b;
@@ -112,6 +135,6 @@ static void test_misfits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_reading), cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_misfits)};
+                                     cmocka_unit_test(test_frame_results), cmocka_unit_test(test_misfits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -314,6 +314,25 @@ static crn_status attend(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const 
   return out->v ? CRN_OK : r->err->code;
 }
 
+/* From the frames to all that they see: their own and what states hold. */
+static crn_status attend_to(crn_exec *x, crn_layer *l, const crn_data *in, heads *h, crn_data *out) {
+  const selfatt_cfg *c = l->cfg;
+  h->T_all = h->T;
+  if (c->step) {
+    h->all_k = crn_state_append(x, l, STATE_K, 2, h->k);
+    h->all_v = h->all_k ? crn_state_append(x, l, STATE_V, 2, h->v) : NULL;
+    if (!h->all_v) return crn_exec_run(x)->err->code;
+    h->T_all = h->all_k->shape[2];
+  } else if (l->n_states) {
+    h->k = append(x, l, STATE_K, h->k, 2, out);
+    h->v = h->k ? append(x, l, STATE_V, h->v, 2, out) : NULL;
+    if (!h->v) return crn_exec_run(x)->err->code;
+    h->T_all = h->k->shape[2];
+  }
+  h->left = h->T_all - h->T;
+  return attend(x, l, c, in, h, out);
+}
+
 static crn_status selfatt_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const selfatt_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
@@ -326,18 +345,11 @@ static crn_status selfatt_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!in->t.sparse) perm[n++] = in->t.feature_axis;
   if (!(in = crn_data_permute(r, in, perm))) return r->err->code;
   if (!c->step) out->len[1] = in->len[1];
-  CRN_TRY(project(x, l, c, in, &h));
-  h.T_all = h.T;
-  if (c->step) {
-    if (!(h.all_k = crn_state_append(x, l, STATE_K, 2, h.k)) || !(h.all_v = crn_state_append(x, l, STATE_V, 2, h.v)))
-      return r->err->code;
-    h.T_all = h.all_k->shape[2];
-  } else if (l->n_states) {
-    if (!(h.k = append(x, l, STATE_K, h.k, 2, out)) || !(h.v = append(x, l, STATE_V, h.v, 2, out))) return r->err->code;
-    h.T_all = h.k->shape[2];
-  }
-  h.left = h.T_all - h.T;
-  return attend(x, l, c, in, &h, out);
+  crn_frame frame; /* the product and its transposed copy are given back before the energies need room */
+  crn_frame_open(r, &frame);
+  crn_status st = project(x, l, c, in, &h);
+  crn_frame_close_with(r, 3, (crn_tensor *[]){h.q, h.k, h.v});
+  return st == CRN_OK ? attend_to(x, l, in, &h, out) : st;
 }
 
 const crn_layer_desc crn_family_selfatt[] = {{.name = "self_attention",

@@ -289,6 +289,13 @@ void crn_t_hold(crn_tensor *t) {
   if (t && !t->st->is_param) t->st->refs++; /* parameters stay anyway, and sessions share them */
 }
 
+void crn_frame_close_with(crn_run *r, int n, crn_tensor *const *results) {
+  for (int i = 0; i < n; i++) crn_t_hold(results[i]);
+  crn_frame_close(r);
+  for (int i = 0; i < n; i++)
+    if (results[i] && !results[i]->st->is_param) results[i]->st->refs--;
+}
+
 void crn_t_release(crn_run *r, crn_tensor *t) {
   if (!t || t->st->refs <= 0) return;
   if (--t->st->refs == 0 && !r->recording && !t->st->borrowed) storage_drop(r, t->st);

@@ -197,6 +197,8 @@ static inline bool crn_run_failed(const crn_run *r) { return r->err->code != CRN
 
 void crn_frame_open(crn_run *r, crn_frame *f);
 void crn_frame_close(crn_run *r); /* closes the innermost; storages that are held move to the outer frame */
+/* The same, but these tensors (each may be NULL) belong to the outer frame then. */
+void crn_frame_close_with(crn_run *r, int n, crn_tensor *const *results);
 void crn_t_hold(crn_tensor *t);   /* keep its storage beyond the frame (t may be NULL) */
 void crn_t_release(crn_run *r, crn_tensor *t); /* undo; gives the buffer back when nobody else holds it */
 
