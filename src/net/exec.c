@@ -408,15 +408,14 @@ static crn_status dropout_shape(crn_exec *x, crn_layer *l, const crn_data *in, i
 
 /* Layers with the same sources, rate and noise shape share their mask: the stream is named by what they share. */
 static const char *dropout_stream(crn_exec *x, const crn_layer *l, const int64_t *shape, int rank) {
-  crn_str s = {0};
-  for (int i = 0; i < l->n_src; i++) crn_str_addf(&s, "%s,", l->src[i]->path);
-  crn_str_addf(&s, "dropout %g", l->common.dropout);
+  crn_arena *a = &x->run.arena;
+  const char *s = "";
+  for (int i = 0; i < l->n_src && s; i++) s = crn_arena_printf(a, "%s%s,", s, l->src[i]->path);
+  s = s ? crn_arena_printf(a, "%sdropout %g", s, l->common.dropout) : NULL;
   bool fixed = true;
   for (int i = 0; i < rank; i++) fixed &= shape[i] == 1 || l->out.n == 0 || shape[i] >= 0;
-  if (l->body->loop && !fixed) crn_str_addf(&s, "step %lld", (long long)crn_exec_step(x, l));
-  const char *name = crn_arena_strdup(&x->run.arena, crn_str_get(&s));
-  crn_str_free(&s);
-  return name ? name : "dropout";
+  if (s && l->body->loop && !fixed) s = crn_arena_printf(a, "%sstep %lld", s, (long long)crn_exec_step(x, l));
+  return s ? s : "dropout";
 }
 
 static const crn_data *concat_sources(crn_exec *x, crn_layer *l) {

@@ -238,6 +238,8 @@ typedef struct decode_job {
   const int32_t *lens;
   int64_t B, T, V, blank, width;
   int32_t *labels, *counts; /* [B, T], [B] */
+  int64_t n_tasks;
+  double *log_p; /* [n_tasks, T, V] */
 } decode_job;
 
 static double score_at(const crn_tensor *x, int64_t i) {
@@ -253,12 +255,8 @@ static void log_softmax_row(double *x, int64_t V) {
   for (int64_t v = 0; v < V; v++) x[v] -= top + log(sum);
 }
 
-static void decode_sequence(void *arg, int64_t b) {
-  const decode_job *j = arg;
+static void decode_sequence(const decode_job *j, int64_t b, double *log_p) {
   const int64_t T = j->lens[b];
-  double *log_p = crn_malloc((size_t)(T * j->V) * sizeof *log_p);
-  j->counts[b] = -1;
-  if (!log_p) return;
   for (int64_t t = 0; t < T; t++) {
     for (int64_t v = 0; v < j->V; v++) log_p[t * j->V + v] = score_at(j->scores, (t * j->B + b) * j->V + v);
     log_softmax_row(log_p + t * j->V, j->V);
@@ -266,7 +264,11 @@ static void decode_sequence(void *arg, int64_t b) {
   j->counts[b] =
       (int32_t)(j->width == 1 ? crn_ctc_greedy(log_p, T, j->V, j->blank, j->labels + b * j->T)
                               : crn_ctc_beam_search(log_p, T, j->V, j->blank, j->width, j->labels + b * j->T));
-  crn_free(log_p);
+}
+
+static void decode_task(void *arg, int64_t task) {
+  const decode_job *j = arg;
+  for (int64_t b = task; b < j->B; b += j->n_tasks) decode_sequence(j, b, j->log_p + task * j->T * j->V);
 }
 
 static crn_status decode_infer(crn_run *r, crn_node *n) { /* i[0] blank, i[1] width */
@@ -293,7 +295,9 @@ static crn_status decode_run(crn_run *r, crn_node *n) {
       return crn_op_fail(r, n, "sequence %lld has %d frames, possible are 0 to %lld", (long long)b, (int)j.lens[b],
                          (long long)j.T);
   if (j.B * j.T > 0) memset(j.labels, 0, (size_t)(j.B * j.T) * sizeof *j.labels);
-  crn_threads_run(r->threads, j.B, decode_sequence, &j);
+  j.n_tasks = crn_threads_count(r->threads) < j.B ? crn_threads_count(r->threads) : j.B;
+  if (!(j.log_p = crn_scratch(r, (size_t)(j.n_tasks * j.T * j.V) * sizeof *j.log_p))) return r->err->code;
+  crn_threads_run(r->threads, j.n_tasks, decode_task, &j);
   for (int64_t b = 0; b < j.B; b++)
     if (j.counts[b] < 0) return crn_err_memory(r->err);
   return CRN_OK;
