@@ -92,14 +92,18 @@ static void test_label_out_of_range(void **state) {
   (void)state;
   made m = good;
   m.label = 4;
-  static const char *const parts[] = {"layer 'output' (softmax)",
-                                      "in epoch 1, step 1, sequences: 'seq-2' 'seq-3'",
-                                      "inputs of layer 'output':\n  h: ",
-                                      "stddev",
-                                      "its lengths",
-                                      "[5, 5]",
-                                      "WARNING: classes: labels must be in [0, 4), found 0 to 4",
-                                      NULL};
+  static const char *const parts[] = {
+      "layer 'output' (softmax) > loss 'ce' > operation sparse_ce_logits: target 4 of row 9",
+      "inputs of operation sparse_ce_logits:\n  0: [10, 4] float32, min ",
+      "  1: [10] int32, min 0, max 4, ",
+      "2, 3, 0, 1, 2, 3, 0, 1, 2, 4]",
+      "in epoch 1, step 1, sequences: 'seq-2' 'seq-3'",
+      "inputs of layer 'output':\n  h: ",
+      "stddev",
+      "its lengths",
+      "[5, 5]",
+      "WARNING: classes: labels must be in [0, 4), found 0 to 4",
+      NULL};
   expect_failure(&m, NULL, parts);
 }
 
@@ -107,7 +111,9 @@ static void test_nan(void **state) {
   (void)state;
   made m = good;
   m.x = (double)NAN;
-  static const char *const parts[] = {"train epoch 1, step 1: inf or nan score (stop_on_nonfinite_train_score)", NULL};
+  static const char *const parts[] = {
+      "train epoch 1, step 1: inf or nan score (stop_on_nonfinite_train_score)\nit began in layer 'data:data' (data): ",
+      "in epoch 1, step 1, sequences: 'seq-2' 'seq-3'", NULL};
   expect_failure(&m, NULL, parts);
   static const char *const first[] = {"layer 'data:data' (data): the output holds 1 ",
                                       "inf or nan (debug_add_check_numerics_on_output)",
@@ -154,6 +160,58 @@ static void test_missing_data(void **state) {
                  parts);
   static const char *const none[] = {"key 'train' is missing", NULL};
   expect_failure(NULL, NULL, none);
+}
+
+/* Not in the data, but made by an operation inside of a layer. */
+static void test_nan_of_operation(void **state) {
+  (void)state;
+  static const char *const parts[] = {"it began in layer 'log' (eval): the output holds 6 inf or nan",
+                                      "made by operation log",
+                                      "inputs of operation log:\n  0: [1, 10, 3] float32, min -0.5,",
+                                      "inputs of layer 'log':\n  data:data: [1, 10, 3] float32, min -2,", NULL};
+  expect_failure(&good,
+                 "{'network': {'log': {'class': 'eval', 'from': 'data', 'eval': 'tf.math.log(source(0) + 1.5)'}, "
+                 "'output': {'class': 'softmax', 'loss': 'ce', 'from': 'log', 'target': 'classes'}}}",
+                 parts);
+}
+
+/* In a loop the message has its step; outside of training nothing is kept, so values go while the failure is told. */
+static void test_in_loop(void **state) {
+  (void)state;
+  static const char network[] =
+      "{'network': {'output': {'class': 'rec', 'from': 'data', 'target': 'classes', 'optimize_move_layers_out': False, "
+      "'unit': {"
+      "'n': {'class': 'eval', 'from': 'prev:n', 'eval': 'source(0) + 1', 'initial_output': 0, 'n_out': 1},"
+      "'i': {'class': 'cast', 'from': 'n', 'dtype': 'int32'},"
+      "'g': {'class': 'gather', 'from': 'data:source', 'position': 'i', 'axis': 'F'},"
+      "'p': {'class': 'softmax', 'from': ['data:source', 'g'], 'n_out': 4},"
+      "'output': {'class': 'copy', 'from': 'p', 'loss': 'ce', 'target': 'classes'}}}}";
+  static const char *const parts[] = {
+      "layer 'output:loop' (loop) > layer 'output/g' (gather) > step 2 > operation gather: index 3 ",
+      "inputs of layer 'output/g':", "output/i: [2, 1] int32, min 3, max 3, mean 3, stddev 0",
+      "in epoch 1, step 0, sequences: 'seq-0' 'seq-1'", NULL};
+  char keys[1200];
+  (void)snprintf(keys, sizeof keys, "%s}", network);
+  expect_failure(&good, keys, parts);
+  crn_arena a = {0};
+  crn_err err = {0};
+  crn_config *c = NULL;
+  crn_value *v;
+  (void)snprintf(
+      keys, sizeof keys,
+      "%s, 'num_inputs': 3, 'num_outputs': 4, 'max_seqs': 2, 'batch_size': 99, "
+      "'forward_batch_size': 99, 'allow_random_model_init': True, 'output_file': '/tmp/creturnn-no-%ld.hdf'}",
+      network, (long)getpid());
+  assert_int_equal(crn_v_parse_literal(&a, keys, "config", &v, &err), CRN_OK);
+  crn_v_put(&a, v, "eval", dataset(&a, &good));
+  assert_int_equal(crn_config_new(&c, &err), CRN_OK);
+  assert_int_equal(crn_config_add_values(c, v, &err), CRN_OK);
+  assert_int_not_equal(crn_task_forward(c, NULL, NULL, &err), CRN_OK);
+  for (size_t i = 0; i < 3; i++)
+    if (!strstr(crn_err_text(&err), parts[i])) fail_msg("'%s' isn't in: %s", parts[i], crn_err_text(&err));
+  crn_err_clear(&err);
+  crn_config_free(c);
+  crn_arena_free(&a);
 }
 
 /* A session that isn't fed a key: who reads it and where that leads. */
@@ -227,7 +285,8 @@ int main(void) {
       cmocka_unit_test(test_nan),        cmocka_unit_test(test_no_frames),
       cmocka_unit_test(test_lengths),    cmocka_unit_test(test_missing_data),
       cmocka_unit_test(test_not_fed),    cmocka_unit_test(test_printing),
-      cmocka_unit_test(test_time_major),
+      cmocka_unit_test(test_time_major), cmocka_unit_test(test_nan_of_operation),
+      cmocka_unit_test(test_in_loop),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

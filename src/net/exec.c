@@ -76,7 +76,9 @@ crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **o
     return st;
   }
   x->run.real = net->store->real;
-  x->watch = crn_exec_watch_flags(net);
+  x->run.failure = &x->failure;
+  x->trace = (crn_trace){&x->bad_nan, &x->bad_inf};
+  crn_exec_watch_init(x);
   x->run.seed = opts->seed;
   x->keep_all = opts->keep_all;
   x->keep_loss_parts = opts->keep_loss_parts;
@@ -106,6 +108,9 @@ void crn_exec_free(crn_exec *x) {
   crn_free(x->last_reader);
   crn_stream_free(x->stream);
   crn_exec_free_kept(x);
+  crn_str_free(&x->failure);
+  crn_str_free(&x->bad_nan);
+  crn_str_free(&x->bad_inf);
   crn_err_clear(&x->err);
   crn_free(x);
 }
@@ -123,7 +128,8 @@ void crn_exec_begin(crn_exec *x, bool train, uint64_t step) {
   x->constraints = x->total_loss = 0;
   x->n_assigns = 0;
   x->beam_serial = 0;
-  x->current = NULL;
+  crn_str_clear(&x->failure);
+  x->noted = false;
   x->run.train = train;
   x->run.recording = train || x->net->records;
   x->run.step = step;
@@ -261,7 +267,8 @@ static crn_status pin_value(crn_exec *x, const crn_data *d) { return d->v ? crn_
 static crn_status run_layer(crn_exec *x, crn_layer *l) {
   crn_slot *s = crn_exec_slot(x, l);
   crn_run *r = &x->run;
-  x->current = l;
+  crn_str_clear(&x->bad_nan);
+  crn_str_clear(&x->bad_inf);
   for (int i = 0; i < l->n_states; i++) s->before[i] = s->has_state ? s->states[i] : NULL;
   const crn_beam *beam;
   crn_status st = find_beam(x, l, &beam);
@@ -283,6 +290,7 @@ static crn_status run_layer(crn_exec *x, crn_layer *l) {
   if (st == CRN_OK) st = crn_exec_layer_constraints(x, l);
   if (st != CRN_OK) {
     if (!crn_run_failed(r)) (void)crn_fail(r->err, st, "failed");
+    crn_exec_note_failure(x, l);
     if (l->body->loop)
       (void)crn_err_where(r->err, "step %lld", (long long)crn_exec_loop(x, l->body->loop)->step);
     (void)crn_err_where(r->err, "layer '%s' (%s)", l->path, l->desc->name);
@@ -329,8 +337,10 @@ crn_status crn_exec_forward(crn_exec *x, crn_err *err) {
   if (st == CRN_OK) st = crn_exec_objective(x);
   if (st == CRN_OK) st = crn_stream_save(x);
   if (st == CRN_OK) st = crn_exec_keep_states(x);
-  if (st != CRN_OK) return crn_fail(err, st, "%s", crn_err_text(&x->err));
-  return CRN_OK;
+  if (st == CRN_OK) return CRN_OK;
+  (void)crn_fail(err, st, "%s", crn_err_text(&x->err));
+  crn_exec_report(x, err);
+  return st;
 }
 
 const crn_data *crn_exec_value(const crn_exec *x, const crn_layer *l) {
@@ -657,8 +667,10 @@ crn_status crn_exec_backward(crn_exec *x, crn_err *err) {
   if (!x->objective) return crn_fail(err, CRN_E_STATE, "there is no loss to train");
   if (!x->objective->needs_grad) return CRN_OK;
   crn_status st = crn_backward(&x->run, x->objective, NULL);
-  if (st != CRN_OK) return crn_fail(err, st, "%s", crn_err_text(&x->err));
-  return CRN_OK;
+  if (st == CRN_OK) return CRN_OK;
+  (void)crn_fail(err, st, "%s", crn_err_text(&x->err));
+  crn_exec_report(x, err);
+  return st;
 }
 
 void crn_exec_zero_grads(crn_exec *x) {

@@ -79,7 +79,10 @@ struct crn_exec {
   int n_assigns, cap_assigns;
   int64_t beam_serial;
   crn_storage *weights;  /* by parameter index: own view of the parameter's storage when sessions share */
-  const crn_layer *current; /* for messages */
+  crn_str failure;       /* what the failing operation and layer had read */
+  bool noted;            /* the failing layer is in it */
+  crn_str bad_nan, bad_inf; /* see crn_trace; of the layer that runs */
+  crn_trace trace;
   bool keep_all;         /* don't drop values after their last reader */
   bool *keep;            /* by layer index: values that stay (outputs that are asked for) */
   int *last_reader;      /* by layer index: position in the root body after which the value is not read, -1 = none */
@@ -109,6 +112,10 @@ crn_status crn_exec_feed(crn_exec *x, const char *key, crn_dtype dtype, int rank
 crn_status crn_exec_forward(crn_exec *x, crn_err *err);
 /* Gradients of the objective into the parameters' storages (added to what is there). */
 crn_status crn_exec_backward(crn_exec *x, crn_err *err);
+/* Look for nan and inf in every layer's output from now on, as with debug_add_check_numerics_on_output. */
+void crn_exec_check_numerics(crn_exec *x);
+/* After a failure: add what was read and fed to the message (failure.c). forward and backward do. */
+void crn_exec_report(crn_exec *x, crn_err *err);
 /* Carry out what layers assigned (running statistics). */
 void crn_exec_apply_assigns(crn_exec *x);
 /* A new epoch (or evaluation) begins: states with keep_over_epoch start anew. */
@@ -134,6 +141,7 @@ bool crn_exec_drops(const crn_exec *x); /* values are dropped at all */
 crn_status crn_exec_body(crn_exec *x, const crn_body *body);
 crn_slot *crn_exec_slot(const crn_exec *x, const crn_layer *l);
 crn_loop_run *crn_exec_loop(const crn_exec *x, const crn_loop *loop);
+void crn_exec_note_failure(crn_exec *x, const crn_layer *l); /* failure.c: while l's inputs are there */
 /* beam.c */
 bool crn_beam_is_ancestor(const crn_beam *older, const crn_beam *newer);
 /* d in the order of beam to (repeated from no beam, or re-ordered along the decisions made since). */
@@ -152,7 +160,7 @@ crn_status crn_exec_objective(crn_exec *x);
 crn_status crn_exec_layer_constraints(crn_exec *x, crn_layer *l);
 crn_status crn_exec_add_constraints(crn_exec *x, crn_tensor **total);
 /* watch.c: printing and checking of outputs as debug_* keys of the config ask for */
-unsigned crn_exec_watch_flags(const crn_net *net);
+void crn_exec_watch_init(crn_exec *x);
 crn_status crn_exec_watch(crn_exec *x, const crn_layer *l, const crn_data *d);
 crn_status crn_exec_watch_losses(crn_exec *x, const crn_layer *l);
 crn_status crn_exec_fail_not_fed(crn_exec *x, const crn_layer *l, const char *key);

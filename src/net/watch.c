@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "net/exec.h"
+#include "tensor/report.h"
 
 enum watch_flags { WATCH_NUMERICS = 1u, WATCH_SHAPES = 2u, WATCH_VALUES = 4u, WATCH_SOME = 8u /* layers that ask for it */ };
 
-unsigned crn_exec_watch_flags(const crn_net *net) {
+static unsigned flags_of(const crn_net *net) {
   static const struct {
     const char *key;
     unsigned flag;
@@ -26,22 +27,14 @@ unsigned crn_exec_watch_flags(const crn_net *net) {
   return flags;
 }
 
-typedef struct range {
-  double min, max, sum;
-  int64_t n_bad;
-} range;
+void crn_exec_check_numerics(crn_exec *x) {
+  x->watch |= WATCH_NUMERICS;
+  x->run.trace = &x->trace;
+}
 
-static range range_of(const crn_tensor *t) {
-  range r = {INFINITY, -INFINITY, 0, 0};
-  const int64_t n = crn_t_size(t);
-  for (int64_t i = 0; i < n; i++) {
-    const double v = crn_t_get(t, i);
-    r.n_bad += !isfinite(v);
-    r.min = fmin(r.min, v);
-    r.max = fmax(r.max, v);
-    r.sum += v;
-  }
-  return r;
+void crn_exec_watch_init(crn_exec *x) {
+  x->watch = flags_of(x->net);
+  if (x->watch & WATCH_NUMERICS) crn_exec_check_numerics(x);
 }
 
 static void print_output(const crn_exec *x, const crn_layer *l, const crn_data *d, bool values) {
@@ -50,8 +43,8 @@ static void print_output(const crn_exec *x, const crn_layer *l, const crn_data *
   crn_str_addf(&s, "layer '%s': %s", l->path, crn_t_describe(d->v, buf, sizeof buf));
   const int64_t n = crn_t_size(d->v);
   if (values && n > 0 && d->v->dtype != CRN_STRING && d->v->dtype != CRN_C64) {
-    const range r = range_of(d->v);
-    crn_str_addf(&s, ", min %g, max %g, mean %g: [", r.min, r.max, r.sum / (double)n);
+    const crn_t_range r = crn_t_range_of(d->v);
+    crn_str_addf(&s, ", min %g, max %g, mean %g: [", r.min, r.max, r.mean);
     for (int64_t i = 0; i < n && i < 10; i++) crn_str_addf(&s, i ? ", %g" : "%g", crn_t_get(d->v, i));
     crn_str_add(&s, n > 10 ? ", ...]" : "]");
   }
@@ -60,14 +53,29 @@ static void print_output(const crn_exec *x, const crn_layer *l, const crn_data *
 }
 
 /* What is beyond the lengths may hold anything. */
+static int64_t bad_in(const crn_tensor *t) {
+  const crn_t_range r = crn_t_range_of(t);
+  return r.n_nan + r.n_inf;
+}
+
 static int64_t count_bad(crn_exec *x, const crn_data *d) {
-  const int64_t n_bad = range_of(d->v).n_bad;
+  const int64_t n_bad = bad_in(d->v);
   bool padded = false;
   for (int i = 0; i < d->t.n; i++) padded |= d->len[i] != NULL;
   if (n_bad == 0 || !padded) return n_bad;
   const crn_tensor *frames =
       d->t.time_axis >= 0 && crn_data_can_mask(d, d->t.time_axis) ? crn_data_flat_frames(&x->run, d) : NULL;
-  return frames ? range_of(frames).n_bad : n_bad;
+  return frames ? bad_in(frames) : n_bad;
+}
+
+/* Name the operation of the layer in which it began, with what that had read. */
+static crn_status fail_with_origin(crn_exec *x, const crn_str *origin) {
+  const char *text = crn_str_get(origin), *rest = strchr(text, '\n');
+  if (origin->len) {
+    crn_err_append(x->run.err, "; made by operation %.*s", rest ? (int)(rest - text) : (int)origin->len, text);
+    if (rest) crn_str_add(&x->failure, rest);
+  }
+  return x->run.err->code;
 }
 
 crn_status crn_exec_watch(crn_exec *x, const crn_layer *l, const crn_data *d) {
@@ -78,15 +86,18 @@ crn_status crn_exec_watch(crn_exec *x, const crn_layer *l, const crn_data *d) {
     return CRN_OK;
   const int64_t n_bad = count_bad(x, d);
   if (n_bad == 0) return crn_run_failed(&x->run) ? x->run.err->code : CRN_OK;
-  return crn_exec_fail(x, l, "the output holds %lld inf or nan (debug_add_check_numerics_on_output)", (long long)n_bad);
+  const bool nan = crn_t_range_of(d->v).n_nan > 0;
+  (void)crn_exec_fail(x, l, "the output holds %lld inf or nan (debug_add_check_numerics_on_output)", (long long)n_bad);
+  return fail_with_origin(x, nan ? &x->bad_nan : &x->bad_inf);
 }
 
 crn_status crn_exec_watch_losses(crn_exec *x, const crn_layer *l) {
   if (!(x->watch & WATCH_NUMERICS)) return CRN_OK;
   for (int i = 0; i < x->net->n_losses; i++) {
     const crn_loss *loss = x->net->losses[i];
-    if (loss->layer == l && x->losses[i].has_cost && !isfinite(x->losses[i].cost))
-      return crn_exec_fail(x, l, "loss '%s' is %g (debug_add_check_numerics_on_output)", loss->name, x->losses[i].cost);
+    if (loss->layer != l || !x->losses[i].has_cost || isfinite(x->losses[i].cost)) continue;
+    (void)crn_exec_fail(x, l, "loss '%s' is %g (debug_add_check_numerics_on_output)", loss->name, x->losses[i].cost);
+    return fail_with_origin(x, isnan(x->losses[i].cost) ? &x->bad_nan : &x->bad_inf);
   }
   return CRN_OK;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tensor/mem.h"
+#include "tensor/report.h"
 #include "tensor/tensor.h"
 #include "tensor/weights.h"
 
@@ -84,6 +85,22 @@ static crn_status tape_push(crn_run *r, const crn_node *n) {
   return CRN_OK;
 }
 
+static bool holds(const crn_tensor *t, bool nan) {
+  if (!t || !t->st->data || !crn_dtype_is_float(t->dtype)) return false;
+  const crn_t_range range = crn_t_range_of(t);
+  return nan ? range.n_nan > 0 : range.n_nan + range.n_inf > 0;
+}
+
+static void trace_one(const crn_node *n, bool nan, crn_str *first) {
+  bool made = false;
+  if (first->len) return;
+  for (int i = 0; i < n->n_out; i++) made |= holds(n->out[i], nan);
+  for (int i = 0; i < n->n_in && made; i++) made = !holds(n->in[i], nan);
+  if (!made) return;
+  crn_str_add(first, n->op->name);
+  crn_node_report(n, first);
+}
+
 static crn_status op_execute(crn_run *r, crn_node *n) {
   bool meta = false, wanted = false;
   for (int i = 0; i < n->n_in; i++) {
@@ -98,6 +115,10 @@ static crn_status op_execute(crn_run *r, crn_node *n) {
     crn_status s = n->op->run(r, n);
     crn_scratch_reset(r);
     CRN_TRY(s);
+    if (r->trace) {
+      trace_one(n, true, r->trace->nan);
+      trace_one(n, false, r->trace->inf);
+    }
   }
   if (!wanted || !r->recording || !n->op->grad) return CRN_OK;
   for (int i = 0; i < n->n_out; i++) {
@@ -125,6 +146,7 @@ crn_tensor *crn_op_call(crn_run *r, const crn_opdef *op, int n_in, int n_require
   crn_status s = op_execute(r, &n);
   if (s != CRN_OK) {
     if (!crn_run_failed(r)) (void)crn_fail(r->err, s, "operation %s failed", op->name);
+    if (r->failure && !r->failure->len) crn_node_report(&n, r->failure);
     return NULL;
   }
   for (int i = 1; outs && i < n.n_out; i++) outs[i] = n.out[i];
@@ -186,6 +208,7 @@ crn_status crn_backward(crn_run *r, crn_tensor *y, const void *seed) {
     if (s == CRN_OK && crn_run_failed(r)) s = r->err->code;
     if (s != CRN_OK) {
       (void)crn_err_where(r->err, "gradient of %s", n->op->name);
+      if (r->failure && !r->failure->len) crn_node_report(n, r->failure);
       return s;
     }
   }

@@ -168,6 +168,10 @@ typedef struct crn_frame {
   struct crn_frame *outer;
 } crn_frame;
 
+typedef struct crn_trace { /* which operation made the first nan, the first inf, from inputs without; "" = none */
+  struct crn_str *nan, *inf;
+} crn_trace;
+
 struct crn_run {
   crn_err *err; /* sticky; owned by the caller */
   const crn_log *log;
@@ -186,6 +190,8 @@ struct crn_run {
   crn_threads *threads; /* may be NULL */
   uint64_t seed, step;  /* keys of random numbers */
   struct crn_weight *dirty; /* weights with deferred gradients */
+  struct crn_str *failure;  /* if there: what the operation that failed had read is added (report.h) */
+  const crn_trace *trace;   /* if there: outputs are searched for nan and inf; slow */
 };
 
 crn_status crn_run_init(crn_run *r, struct crn_mem *mem, const struct crn_kernels *kernels, crn_threads *threads,

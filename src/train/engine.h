@@ -110,8 +110,8 @@ crn_status crn_engine_update(crn_engine *e, double lr, int64_t epoch_step, crn_e
 
 crn_status crn_engine_curve(crn_engine *e, crn_err *err); /* engine_curve.c: learning_curve.svg, where there is a learning-rate file */
 
-/* step_report.c: add to a failed step's message what was fed (SPEC 8). */
-void crn_step_report(const crn_exec *x, const crn_batch *b, int64_t epoch, int64_t step, crn_err *err);
+/* step_report.c: add to a failed step's message which one it was (SPEC 8). */
+void crn_step_report(const crn_batch *b, int64_t epoch, int64_t step, crn_err *err);
 
 /* task_info.c: what a config amounts to. search: of the searching network (also when the task is search); params: list
  * them. n_problems: lines below "not supported:". */

@@ -110,11 +110,16 @@ static bool is_empty(const crn_batch *b) {
   return any;
 }
 
+static bool is_broken(const crn_engine *e, const crn_pass *p) {
+  return e->stop_on_nonfinite && p->scores && !crn_scores_finite(p->scores);
+}
+
 static crn_status one_step(crn_engine *e, crn_pass *p, const crn_batch *b, crn_err *err) {
   crn_exec *x = p->exec;
   crn_exec_begin(x, p->train, (uint64_t)e->store->global_step);
-  CRN_TRY(crn_engine_feed(x, b, err));
-  crn_status st = crn_exec_forward(x, err);
+  crn_status st = crn_engine_feed(x, b, err);
+  if (st != CRN_OK) crn_exec_report(x, err);
+  if (st == CRN_OK) st = crn_exec_forward(x, err);
   if (st == CRN_OK && p->train && x->objective) st = crn_exec_backward(x, err);
   if (st != CRN_OK) return st;
   CRN_TRY(count_scores(p, err));
@@ -122,7 +127,7 @@ static crn_status one_step(crn_engine *e, crn_pass *p, const crn_batch *b, crn_e
     double lr;
     CRN_TRY(crn_lr_dynamic(e->lr, p->lr, e->store->global_step, &lr, err));
     if (p->n_steps == 0) CRN_TRY(crn_lr_put_score(e->lr, e->epoch, ":meta:effective_learning_rate", lr, err));
-    if (x->objective && !is_empty(b)) CRN_TRY(crn_engine_update(e, lr, p->n_steps, err));
+    if (x->objective && !is_empty(b) && !is_broken(e, p)) CRN_TRY(crn_engine_update(e, lr, p->n_steps, err));
     e->store->global_step++;
   }
   crn_exec_apply_assigns(x);
@@ -158,14 +163,28 @@ static void log_step(crn_engine *e, const crn_pass *p, const crn_batch *b, doubl
   crn_log_step(&e->log, p->label, p->n_steps, items, n, &t);
 }
 
-static crn_status check_finite(crn_engine *e, const crn_pass *p, crn_err *err) {
-  if (!e->stop_on_nonfinite || !p->scores || crn_scores_finite(p->scores)) return CRN_OK;
+/* Run the step once more, looking for where inf or nan began; parameters are as they were. */
+static void add_origin(crn_engine *e, const crn_pass *p, const crn_batch *b, crn_err *err) {
+  crn_exec *x = p->exec;
+  crn_err origin = {0};
+  crn_exec_check_numerics(x);
+  crn_exec_begin(x, p->train, (uint64_t)(e->store->global_step - (p->train ? 1 : 0)));
+  if (crn_engine_feed(x, b, &origin) == CRN_OK && crn_exec_forward(x, &origin) != CRN_OK)
+    crn_err_append(err, "\nit began in %s", crn_err_text(&origin));
+  crn_err_clear(&origin);
+}
+
+static crn_status check_finite(crn_engine *e, const crn_pass *p, const crn_batch *b, crn_err *err) {
+  if (!is_broken(e, p)) return CRN_OK;
   crn_str s = {0};
   crn_scores_format_sums(p->scores, &s);
   crn_logf(&e->log, 1, "Model seems broken, got inf or nan score.");
   crn_logf(&e->log, 1, "%s", crn_str_get(&s));
   crn_str_free(&s);
-  return crn_fail(err, CRN_E_RUNTIME, "%s, step %lld: inf or nan score (stop_on_nonfinite_train_score)", p->label, (long long)p->n_steps);
+  (void)crn_fail(err, CRN_E_RUNTIME, "%s, step %lld: inf or nan score (stop_on_nonfinite_train_score)", p->label, (long long)p->n_steps);
+  add_origin(e, p, b, err);
+  crn_step_report(b, e->epoch, p->n_steps, err);
+  return CRN_E_RUNTIME;
 }
 
 static double loss_of(const crn_pass *p) {
@@ -190,14 +209,14 @@ crn_status crn_engine_pass(crn_engine *e, crn_pass *p, crn_err *err) {
     if (st != CRN_OK || !b) break;
     const double t0 = now_secs();
     st = one_step(e, p, b, err);
-    if (st != CRN_OK && st != CRN_E_MEMORY) crn_step_report(p->exec, b, e->epoch, p->n_steps, err);
+    if (st != CRN_OK && st != CRN_E_MEMORY) crn_step_report(b, e->epoch, p->n_steps, err);
     const double t1 = now_secs();
     computing += t1 - t0;
     const int64_t total = crn_dataset_estimated_num_seqs(p->dataset);
     const double complete = total > 0 ? (double)b->seqs_done / (double)total : -1;
     if (st == CRN_OK) {
       log_step(e, p, b, t1 - t0, t1 - start, complete);
-      st = check_finite(e, p, err);
+      st = check_finite(e, p, b, err);
     }
     if (e->hooks.step) e->hooks.step(e->hooks.user, p->n_steps, complete, loss_of(p));
     p->n_steps++;
