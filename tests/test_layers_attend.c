@@ -484,8 +484,8 @@ static void test_refused(void **state) {
       {"{'class': 'self_attention', 'from': 'h', 'num_heads': 3, 'total_key_dim': 4, 'n_out': 4}", "num_heads"},
       {"{'class': 'self_attention', 'from': 'q', 'num_heads': 2, 'total_key_dim': 4, 'n_out': 4}", "[B, T, F]"},
       {"{'class': 'self_attention', 'from': 'h', 'num_heads': 2, 'total_key_dim': 4, 'n_out': 4, 'initial_state': "
-       "'placeholder'}",
-       "not implemented"},
+       "'ones'}",
+       "how many frames"},
       {"{'class': 'dot_attention', 'from': 'h', 'base': 'g', 'base_ctx': 'h'}", "[B, F]"},
       {"{'class': 'concat_attention', 'from': 'data:vec', 'base': 'g', 'base_ctx': 'h'}", "base_ctx"},
       {"{'class': 'gather', 'from': 'h', 'axis': 'T', 'position': 'g'}", "int32"},

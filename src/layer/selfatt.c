@@ -15,13 +15,14 @@
 
 typedef struct selfatt_cfg {
   int64_t num_heads, total_key_dim;
-  const crn_value *weights_init, *state_var_lengths, *mask;
+  const crn_value *weights_init;
   double attention_dropout;
   int left_only, restrict_state;
-  crn_layer *key_shift;
+  crn_layer *key_shift, *state_var_lengths;
   int64_t n_in, n_out;
-  bool kept; /* starts with the states of the batch before */
-  bool step; /* one frame per call: the source has no time axis */
+  bool kept;           /* starts with the states of the batch before */
+  crn_layer *start[2]; /* layers that give k_left and v_left at the beginning, or NULL */
+  bool step;           /* one frame per call: the source has no time axis */
 } selfatt_cfg;
 
 enum { STATE_K, STATE_V, STATE_MASK };
@@ -67,30 +68,75 @@ static const crn_opt selfatt_opts[] = {{.name = "num_heads",
                                         .dflt = "False",
                                         .doc = "keep the current sequence only as state"},
                                        {.name = "state_var_lengths",
-                                        .type = CRN_OPT_VALUE,
+                                        .type = CRN_OPT_LAYER,
                                         .offset = OFF(state_var_lengths),
                                         .dflt = "None",
-                                        .doc = "number of valid earlier frames per sequence"},
-                                       {.name = "mask",
-                                        .type = CRN_OPT_VALUE,
-                                        .offset = OFF(mask),
-                                        .dflt = "None",
-                                        .doc = "\"dropout\" or \"unity\", checked only"},
+                                        .doc = "layer [B]: how many of the earlier frames are valid, the last ones"},
                                        CRN_OPT_END};
 
-/* initial_state: none, or what the batch before left. */
-static crn_status start_of(crn_build *b, crn_layer *l, selfatt_cfg *c) {
-  const crn_value *v = l->common.initial_state;
+/* ---- states at the beginning ---------------------------------------------------------------------------------- */
+
+static const char *const state_names[] = {"k_left", "v_left"};
+
+/* Template of k_left or v_left: [B, H, frames, d]. */
+static crn_status state_tmpl(crn_build *b, crn_layer *l, int i, int64_t n_out, crn_tmpl *t) {
+  const selfatt_cfg *c = l->cfg;
+  const crn_dim *left = crn_layer_dim(b, l, "left", CRN_DIM_SPATIAL, -1);
+  const crn_dim *heads = crn_layer_dim(b, l, "heads", CRN_DIM_SPATIAL, c->num_heads);
+  const crn_dim *d =
+      crn_layer_dim(b, l, state_names[i], CRN_DIM_FEATURE, (i ? n_out : c->total_key_dim) / c->num_heads);
+  if (!left || !heads || !d) return crn_err_memory(crn_build_err(b));
+  *t = crn_tmpl_scalar(CRN_F32);
+  t->n = 4;
+  t->dims[0] = crn_build_dims(b)->batch;
+  t->dims[1] = heads;
+  t->dims[2] = left;
+  t->dims[3] = d;
+  crn_tmpl_update_roles(t);
+  return CRN_OK;
+}
+
+/* One state: a layer, a data key, or nothing. */
+static crn_status one_start(crn_build *b, crn_layer *l, selfatt_cfg *c, const crn_value *v, int i) {
   const char *word = crn_v_cstr(v);
   double f;
   if (crn_v_is_none(v) || (crn_v_is_number(v) && crn_v_to_float(v, &f) && f == 0)) return CRN_OK;
-  if (word && (!strcmp(word, "keep_over_epoch") || !strcmp(word, "keep_over_epoch_no_init"))) {
+  if (!word || !strcmp(word, "ones") || !strcmp(word, "var"))
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "option 'initial_state': nothing tells how many frames that is; possible are layers, "
+                          "\"keep_over_epoch\", \"placeholder\" and \"zeros\" (no frames)");
+  if (!strcmp(word, "zeros")) return CRN_OK;
+  if (!strcmp(word, "keep_over_epoch") || !strcmp(word, "keep_over_epoch_no_init")) {
     l->keep_states = strlen(word) > 15 ? 2 : 1;
     c->kept = true;
     return CRN_OK;
   }
-  return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
-                        "not implemented: option 'initial_state' of self_attention but \"keep_over_epoch\"");
+  if (strcmp(word, "placeholder")) return crn_layer_ref(b, l, word, CRN_EDGE_DATA, "initial_state", &c->start[i]);
+  const char *key = crn_arena_printf(crn_build_arena(b), "%s/initial_%s", l->path, state_names[i]);
+  const crn_dim *f_dim;
+  crn_tmpl t;
+  if (!key) return crn_err_memory(crn_build_err(b));
+  CRN_TRY(crn_new_feature_dim(b, l, NULL, &f_dim));
+  CRN_TRY(state_tmpl(b, l, i, f_dim->size, &t));
+  return crn_layer_input(b, l, key, &t, "initial_state", &c->start[i]);
+}
+
+static crn_status selfatt_refs(crn_build *b, crn_layer *l) {
+  selfatt_cfg *c = l->cfg;
+  const crn_value *v = l->common.initial_state;
+  for (int i = 0; i < 2; i++) {
+    const crn_value *item = crn_v_is_dict(v)  ? crn_v_get(v, state_names[i])
+                            : crn_v_is_seq(v) ? crn_v_at(v, (size_t)i)
+                                              : v;
+    if ((crn_v_is_dict(v) || crn_v_is_seq(v)) && (crn_v_len(v) != 2 || !item))
+      return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'initial_state': expected 'k_left' and 'v_left'");
+    CRN_TRY(one_start(b, l, c, item, i));
+    if (c->start[i] && item == v && strcmp(crn_v_cstr(v), "placeholder") != 0)
+      return crn_layer_fail(b, l, CRN_E_CONFIG,
+                            "option 'initial_state': one layer can't give both states; give a dict with 'k_left' and "
+                            "'v_left'");
+  }
+  return CRN_OK;
 }
 
 static crn_status check_options(crn_build *b, crn_layer *l, const selfatt_cfg *c) {
@@ -98,33 +144,25 @@ static crn_status check_options(crn_build *b, crn_layer *l, const selfatt_cfg *c
     return crn_layer_fail(b, l, CRN_E_CONFIG,
                           "'total_key_dim' %lld and 'n_out' %lld must be multiples of 'num_heads' %lld",
                           (long long)c->total_key_dim, (long long)c->n_out, (long long)c->num_heads);
-  if (!crn_v_is_none(c->state_var_lengths))
-    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'state_var_lengths'");
+  const crn_tmpl *n = c->state_var_lengths && c->state_var_lengths->out_known ? &c->state_var_lengths->out : NULL;
+  if (n && (n->n > 1 || !crn_dtype_is_int(n->dtype) || (n->n && crn_tmpl_batch_axis(n) < 0)))
+    return crn_layer_fail(b, l, CRN_E_CONFIG,
+                          "option 'state_var_lengths': layer '%s' must hold an integer per sequence",
+                          c->state_var_lengths->path);
   if (c->step && c->left_only <= 0)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'attention_left_only' must be True for single steps in a loop");
   return CRN_OK;
 }
 
 static crn_status add_states(crn_build *b, crn_layer *l, const selfatt_cfg *c) {
-  static const char *const names[] = {"k_left", "v_left"};
-  const int64_t sizes[2] = {c->total_key_dim / c->num_heads, c->n_out / c->num_heads};
-  const crn_dim *left = crn_layer_dim(b, l, "left", CRN_DIM_SPATIAL, -1);
-  const crn_dim *heads = crn_layer_dim(b, l, "heads", CRN_DIM_SPATIAL, c->num_heads);
-  if (!left || !heads) return crn_err_memory(crn_build_err(b));
+  crn_tmpl t;
   for (int i = 0; i < 2; i++) {
-    const crn_dim *d = crn_layer_dim(b, l, names[i], CRN_DIM_FEATURE, sizes[i]);
-    if (!d) return crn_err_memory(crn_build_err(b));
-    crn_tmpl t = crn_tmpl_scalar(CRN_F32);
-    t.n = 4;
-    t.dims[0] = crn_build_dims(b)->batch;
-    t.dims[1] = heads;
-    t.dims[2] = left;
-    t.dims[3] = d;
-    crn_tmpl_update_roles(&t);
-    CRN_TRY(crn_layer_add_state(b, l, names[i], &t));
+    CRN_TRY(state_tmpl(b, l, i, c->n_out, &t));
+    CRN_TRY(crn_layer_add_state(b, l, state_names[i], &t));
   }
   if (!crn_layer_masked_by_step(l)) return CRN_OK;
-  crn_tmpl t = crn_tmpl_scalar(CRN_BOOL);
+  const crn_dim *left = t.dims[2];
+  t = crn_tmpl_scalar(CRN_BOOL);
   t.n = 2;
   t.dims[0] = crn_build_dims(b)->batch;
   t.dims[1] = left;
@@ -152,13 +190,12 @@ static crn_status selfatt_infer(crn_build *b, crn_layer *l) {
     crn_str_free(&s);
     return st;
   }
-  CRN_TRY(start_of(b, l, c));
   CRN_TRY(check_options(b, l, c));
   int perm[3] = {batch, time, l->out.feature_axis};
   if (c->step) perm[1] = l->out.feature_axis;
   crn_tmpl_permute(&l->out, perm);
   l->causal = c->left_only > 0;
-  return c->left_only > 0 || c->kept ? add_states(b, l, c) : CRN_OK;
+  return c->left_only > 0 || c->kept || c->start[0] || c->start[1] ? add_states(b, l, c) : CRN_OK;
 }
 
 static crn_status selfatt_params(crn_build *b, crn_layer *l) {
@@ -202,11 +239,32 @@ static crn_status project(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const
   return h->q && h->k && h->v ? CRN_OK : r->err->code;
 }
 
-/* Before the first frame: nothing, or what the batch before left. */
+/* A layer's value as k_left or v_left. */
+static crn_status start_of_layer(crn_exec *x, crn_layer *l, int i, int64_t B, crn_data *out) {
+  const selfatt_cfg *c = l->cfg;
+  crn_run *r = crn_exec_run(x);
+  const crn_data *d = crn_value_of(x, l, c->start[i]);
+  if (!d) return r->err->code;
+  const int64_t size = l->states[i].t.dims[3]->size, *s = d->v->shape;
+  if (d->v->rank != 4 || d->v->dtype != r->real || s[0] != B || s[1] != c->num_heads || s[3] != size)
+    return crn_exec_fail(x, l, "option 'initial_state': layer '%s' must give [%lld, %lld, frames, %lld] for '%s'",
+                         c->start[i]->path, (long long)B, (long long)c->num_heads, (long long)size, state_names[i]);
+  out->v = d->v;
+  out->beam = d->beam;
+  return CRN_OK;
+}
+
+/* Before the first frame: nothing, a layer's value, or what the batch before left. */
 static crn_status selfatt_state_init(crn_exec *x, crn_layer *l, int i, crn_data *out) {
   const selfatt_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
   const int64_t B = crn_batch_size(x, l);
+  if (i < STATE_MASK && c->start[i]) return start_of_layer(x, l, i, B, out);
+  const crn_data *start = c->start[0] ? crn_value_of(x, l, c->start[0]) : NULL;
+  if (start) { /* none of its frames is masked */
+    out->v = crn_t_full(r, CRN_BOOL, 2, (int64_t[]){B, start->v->shape[2]}, 1);
+    return out->v ? CRN_OK : r->err->code;
+  }
   const crn_data *d = c->kept ? crn_kept_state(x, l, i) : NULL;
   if (crn_run_failed(r)) return r->err->code;
   if (d) {
@@ -260,6 +318,21 @@ static crn_tensor *shift_energy(crn_exec *x, crn_layer *l, const selfatt_cfg *c,
   return e ? crn_transpose(r, crn_t_reshape(r, e, 4, full), back) : NULL;
 }
 
+/* Of the first `left` keys those that are valid by state_var_lengths, the last ones: [B, 1, 1, T']. */
+static crn_tensor *valid_left(crn_exec *x, crn_layer *l, const heads *h, crn_tensor *key) {
+  crn_run *r = crn_exec_run(x);
+  const selfatt_cfg *c = l->cfg;
+  const crn_data *n = crn_value_of(x, l, c->state_var_lengths);
+  const crn_data *start = c->start[0] ? crn_value_of(x, l, c->start[0]) : NULL;
+  if (!n || (c->start[0] && !start)) return NULL;
+  const int64_t steps = c->step ? crn_exec_step(x, l) : 0, column[4] = {h->B, 1, 1, 1};
+  const int64_t before = start ? start->v->shape[2] : h->left - steps; /* frames at the beginning */
+  crn_tensor *v = n->v->dtype == CRN_I32 ? n->v : crn_cast(r, n->v, CRN_I32);
+  v = crn_broadcast_to(r, v, 1, &h->B);
+  crn_tensor *first = crn_sub(r, crn_t_full(r, CRN_I32, 0, NULL, (double)before), v);
+  return crn_binary(r, CRN_B_GREATER_EQUAL, key, first ? crn_t_reshape(r, first, 4, column) : NULL);
+}
+
 /* Which keys a query may see, broadcastable to [B, H, T, T']; NULL: all. */
 static crn_status visible(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const crn_data *in, const heads *h,
                           const crn_data *out, crn_tensor **mask) {
@@ -278,6 +351,11 @@ static crn_status visible(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const
     if (lens && h->left) lens = crn_add_scalar(r, lens, (double)h->left);
     *mask = crn_binary(r, CRN_B_LESS, key, lens ? crn_t_reshape(r, lens, 4, column) : NULL);
   }
+  if (c->state_var_lengths && l->n_states) {
+    crn_tensor *valid = valid_left(x, l, h, key);
+    *mask = *mask ? crn_binary(r, CRN_B_LOGICAL_AND, *mask, valid) : valid;
+    if (!*mask) return r->err->code;
+  }
   if (l->n_states <= STATE_MASK) return crn_run_failed(r) ? r->err->code : CRN_OK;
   const crn_data *now = crn_step_mask(x, l); /* frames that were skipped are not seen, but this one is */
   const crn_data *before = crn_state_in(x, l, STATE_MASK);
@@ -287,7 +365,8 @@ static crn_status visible(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const
   if (!append(x, l, STATE_MASK, m, 1, out)) return r->err->code;
   crn_tensor *parts[2] = {before->v, crn_t_full(r, CRN_BOOL, 2, column, 1)};
   m = crn_concat(r, 2, parts, 1);
-  *mask = m ? crn_t_reshape(r, m, 4, full) : NULL;
+  m = m ? crn_t_reshape(r, m, 4, full) : NULL;
+  *mask = *mask ? crn_binary(r, CRN_B_LOGICAL_AND, *mask, m) : m;
   return *mask ? CRN_OK : r->err->code;
 }
 
@@ -357,6 +436,7 @@ const crn_layer_desc crn_family_selfatt[] = {{.name = "self_attention",
                                               .opts = selfatt_opts,
                                               .cfg_size = sizeof(selfatt_cfg),
                                               .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE,
+                                              .refs = selfatt_refs,
                                               .infer = selfatt_infer,
                                               .params = selfatt_params,
                                               .forward = selfatt_forward,
