@@ -278,6 +278,7 @@ static crn_tensor *ended_before(crn_exec *x, crn_layer *l, const crn_beam *base,
 /* Ended hypotheses go on with label 0 (score 0) only. */
 static crn_tensor *mask_ended(crn_exec *x, crn_tensor *scores, crn_tensor *ended) {
   crn_run *r = &x->run;
+  if (!memchr(crn_t_bool(ended), 1, (size_t)crn_t_size(ended))) return scores; /* none has: spare a copy of all scores */
   const int64_t V = scores->shape[2], row_shape[3] = {1, 1, V}, flag_shape[3] = {ended->shape[0], ended->shape[1], 1};
   crn_tensor *row = crn_t_full(r, scores->dtype, 3, row_shape, -1e30);
   if (!row) return NULL;
