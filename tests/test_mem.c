@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/pages.h"
 #include "tensor/mem.h"
 
 enum { N = 400 };
@@ -105,11 +106,28 @@ static void other_shapes_share_the_room(void **state) {
   crn_mem_free_all(many);
 }
 
+/* Wherever the allocator puts it, the place is aligned and inside of the room. */
+static void places_lie_in_their_room(void **state) {
+  (void)state;
+  const size_t page = (size_t)1 << 21;
+  for (size_t bytes = 1; bytes < 3 * page; bytes = bytes * 3 + 7)
+    for (uintptr_t shift = 0; shift < 200; shift += 24) {
+      char *raw = malloc(crn_pages_room(bytes) + 200);
+      assert_non_null(raw);
+      char *p = crn_pages_place(raw + shift, bytes);
+      assert_int_equal((uintptr_t)p % (bytes < page ? 64 : page), 0);
+      assert_true(p >= raw + shift && p + bytes <= raw + shift + crn_pages_room(bytes));
+      memset(p, 1, bytes);
+      free(raw);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(buffers_do_not_overlap),
       cmocka_unit_test(equal_runs_ask_for_nothing),
       cmocka_unit_test(other_shapes_share_the_room),
+      cmocka_unit_test(places_lie_in_their_room),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

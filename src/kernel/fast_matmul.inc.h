@@ -6,7 +6,6 @@
 
 #define A_ROWS 518 /* rows of A packed at once for long reductions: one chunk of K in the L2 cache */
 #define A_FLOATS (A_ROWS * CRN_MATMUL_CHUNK)
-#define FETCH_MIN (1024 * 1024)    /* elements from which a packed B doesn't stay in the L2 cache */
 #define DIRECT_ROWS 28             /* up to so many rows, panels of a plain B are read in place: packing wouldn't pay */
 #define PACK_PANELS 4              /* panels of a plain B packed at once */
 #define MIN_TASK_WORK (128 * 1024) /* multiply-adds that are worth a thread's while */
@@ -38,18 +37,17 @@ static row_blocks cut_rows(int64_t M) {
 /* One chunk, all row blocks, the panels that the columns of t (n of them, from j0 on) lie in: one, or WIDE for few
  * rows. */
 static void run_tiles(const crn_matmul_args *m, tile *t, row_blocks r, const float *a, int64_t i0, int64_t j0) {
-  const tile_fn *fns = t->n > PANEL ? tile_wide : t->n <= V_WIDTH ? tile_half : tile_full;
+  const tile_fn *fns = t->n > PANEL ? tile_wide : t->n <= V_WIDTH ? tile_half : t->next ? tile_fetch : tile_full;
+  t->next_step = (int64_t)sizeof(float) * PANEL / r.n;
   float *c = m->C + i0 * m->ldc + j0;
   for (int64_t block = 0; block < r.n; block++) {
     int64_t mr = r.size + (block < r.n_larger);
     t->a = a;
     t->c = c;
-    if (t->fetch && block == 0)
-      tile_fetch[mr](t);
-    else
-      fns[mr](t);
+    fns[mr](t);
     a += mr * t->kc;
     c += mr * m->ldc;
+    if (t->next) t->next += (uintptr_t)(t->kc * t->next_step);
   }
 }
 
@@ -78,7 +76,7 @@ static void run_in_place(const crn_matmul_args *m, const float *packed, const pa
       if (packed) {
         t.b = packed + (p * m->K + k) * PANEL;
         t.panel_step = m->K * PANEL;
-        t.fetch = t.n > V_WIDTH && t.n <= PANEL && m->K * m->N >= FETCH_MIN;
+        t.next = (uintptr_t)(t.b + t.kc * PANEL); /* all row blocks together ask for the chunk behind this one */
       } else {
         t.b = m->B + k * m->ldb + j0;
         t.ldb = m->ldb;
@@ -243,7 +241,8 @@ static void fast_unpack_b(const crn_packed_b *in, bool trans_b, float *B, int64_
   const float *p = in->data;
   for (int64_t j0 = 0; j0 < in->N; j0 += PANEL)
     for (int64_t k = 0; k < in->K; k++, p += PANEL)
-      for (int64_t j = 0; j < min_i64(PANEL, in->N - j0); j++) B[trans_b ? (j0 + j) * ldb + k : k * ldb + j0 + j] = p[j];
+      for (int64_t j = 0; j < min_i64(PANEL, in->N - j0); j++)
+        B[trans_b ? (j0 + j) * ldb + k : k * ldb + j0 + j] = p[j];
 }
 
 static void fast_matmul_packed(const crn_matmul_args *m, const crn_packed_b *b, crn_threads *t) {

@@ -16,7 +16,6 @@
 #define WIDE_MR 2
 #endif
 #define WIDE 4
-#define FETCH_AHEAD 128 /* rows of a packed panel: what lies further down the stream is asked for in time */
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -33,14 +32,13 @@ typedef struct tile {
   int64_t ldc;
   int64_t n;         /* columns to write */
   const float *bias; /* added to the start value, or NULL */
-  bool fetch;        /* the first row block fetches B ahead */
   bool load_c;       /* the start value is C, else 0 */
+  uintptr_t next; /* 0, or where to ask for what comes next (it may lie beyond the array), with the first row of B … */
+  int64_t next_step; /* … and how many bytes further with each other one */
 } tile;
 
-/* Ask for p[at], which may lie beyond the array: nothing is read from there. */
-static inline void fetch(const float *p, size_t at) {
-  _mm_prefetch((const char *)((uintptr_t)p + at * sizeof(float)), _MM_HINT_T1);
-}
+/* Inlined always: gcc takes a function that only prefetches for one without effects, and drops calls of it. */
+static inline __attribute__((always_inline)) void fetch(uintptr_t at) { _mm_prefetch((const char *)at, _MM_HINT_T1); }
 
 #define EACH_VECTOR(statement)                                                                                         \
   UNROLL for (int i = 0; i < MR; i++) {                                                                                \
@@ -59,7 +57,8 @@ static inline __attribute__((always_inline)) void tile_body(const tile *t, const
   const int64_t ldb = t->ldb, panel_step = t->panel_step;
   for (int64_t k = 0; k < t->kc; k++, a += MR, b += ldb) {
     if (FETCH) {
-      UNROLL for (int v = 0; v < NV; v += 16 / V_WIDTH) fetch(b, (size_t)(FETCH_AHEAD * PANEL + v * V_WIDTH));
+      UNROLL for (int64_t line = 0; line < PANEL / 16; line++)
+          fetch(t->next + (uintptr_t)(k * t->next_step + 64 * line));
     }
     V bv[2 * WIDE];
     UNROLL for (int v = 0; v < NV; v++) bv[v] = v_load(b + (v / 2) * panel_step + (v % 2) * V_WIDTH);

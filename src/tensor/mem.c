@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/pages.h"
 #include "base/poison.h"
 
 #define UNIT 64u                       /* sizes are multiples of it, so all that is given out is aligned */
@@ -151,10 +152,10 @@ static crn_block *find(const crn_mem *m, size_t bytes) {
 
 /* A region that is one free block of so many bytes; false: no memory. */
 static bool region_new(crn_mem *m, size_t bytes, bool large) {
-  const size_t all = bytes + 4 * UNIT; /* heads of region, block and end, and to align */
-  char *raw = crn_malloc(all);
+  const size_t all = bytes + 3 * UNIT; /* with the heads of region, block and end */
+  void *raw = crn_malloc(crn_pages_room(all));
   if (!raw) return false;
-  char *start = raw + (UNIT - (uintptr_t)raw % UNIT) % UNIT;
+  char *start = crn_pages_place(raw, all);
   crn_region *r = (crn_region *)(void *)start;
   *r = (crn_region){.raw = raw, .next = m->regions, .bytes = bytes + 2 * UNIT};
   m->regions = r;

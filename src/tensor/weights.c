@@ -3,8 +3,8 @@
  * struct crn_weight: packed forms of a parameter's matrices and the gradients that wait. A parameter may be used
  * through several views (a cell's kernel [inputs; h] as two matrices), so a weight has a list of matrices. Sessions
  * that share a model may pack at the same time: the list is behind a lock, and entries stay until the weight is freed.
- * Gradients belong to one training run at a time. The plain form of a packed_only storage comes and goes behind the same
- * lock, until it is pinned: from then on it can be read without.
+ * Gradients belong to one training run at a time. The plain form of a packed_only storage comes and goes behind the
+ * same lock, until it is pinned: from then on it can be read without.
  *
  * Sums are the same however the rows were cut: waiting rows are taken in reverse order of recording (a loop's steps are
  * recorded last to first, so this is their order in memory) and multiplied in pieces of a multiple of
@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/pages.h"
 #include "tensor/mem.h"
 #include "tensor/ops.h"
 #include "tensor/split.h"
@@ -172,8 +173,8 @@ static const crn_packed_b *pack_parameter(crn_run *r, const crn_tensor *t, bool 
       p->K = trans ? m->Q : m->P;
       p->N = trans ? m->P : m->Q;
       p->bytes = packed_bytes(r, t->dtype, p->K, p->N);
-      m->block[trans] = crn_malloc(p->bytes + 64);
-      p->data = align64(m->block[trans]);
+      m->block[trans] = crn_malloc(crn_pages_room(p->bytes));
+      p->data = m->block[trans] ? crn_pages_place(m->block[trans], p->bytes) : NULL;
     }
     if (m->block[trans] && restore_plain(w)) {
       pack(r, t->dtype, p, trans, crn_t_data(t), m->Q);
