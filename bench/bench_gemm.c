@@ -2,7 +2,7 @@
  *
  * Speed of matrix products and vector functions on one thread of this machine, for every kernel table that it can run,
  * next to the peak that a loop of multiply-adds in registers reaches. Process CPU clock, best of several runs.
- * Usage: bench_gemm [table [shape]], e.g. bench_gemm v4 16x512
+ * Usage: bench_gemm [table [shape]], e.g. bench_gemm v4 16x512; bench_gemm tables lists their names
  */
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -229,6 +229,10 @@ int main(int argc, char **argv) {
   for (int i = 0;; i++) {
     const crn_kernels *k = crn_kernels_nth(i);
     if (!k) return 0;
+    if (argc > 1 && strcmp(argv[1], "tables") == 0) {
+      if (strcmp(k->name, "reference") != 0) printf("%s\n", k->name);
+      continue;
+    }
     if (argc > 1 ? strcmp(argv[1], k->name) != 0 : strcmp(k->name, "reference") == 0) continue;
     double peak = peak_of(k);
     printf("%s: peak %.1f GFLOP/s\n", k->name, peak);

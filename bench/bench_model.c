@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Time of a whole network, one thread, process CPU clock: training step (forward, backward, adam), evaluation, forward
- * or search, on made data. Prints "ms X" for each run, then the peak memory of the value pool, the bytes of the
- * parameters and the system allocations per step.
+ * or search, on made data. Prints "ms X" for each run, then the parameters' memory, what values must live at once
+ * (live.h), the peak of the value pool, the peak of the whole process less that of an idle one (idle=MIB), its ratio
+ * to parameters and living values together, and how often a step asked the system for memory.
  *
- * Usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH… B=BATCH [warm=RUNS] [ragged]
+ * Usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH… B=BATCH [warm=RUNS] [ragged] [idle=MIB]
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "live.h"
 #include "net/exec.h"
 #include "timing.h"
 #include "train/updater.h"
@@ -21,10 +23,36 @@ typedef struct job {
   int runs, warm;
   int64_t B;
   bool ragged;
+  double idle_mib;
   const char *keys[MAX_KEYS];
   int64_t lengths[MAX_KEYS];
   int n_keys;
 } job;
+
+/* The linker leads all calls of the allocator from our own code here (CMakeLists.txt); the bench itself calls what is
+ * real for the data that it makes. */
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t bytes);
+static long n_allocations;
+
+void *__wrap_malloc(size_t bytes) {
+  n_allocations++;
+  return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t size) {
+  n_allocations++;
+  return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t bytes) {
+  n_allocations++;
+  return __real_realloc(p, bytes);
+}
 
 static void die(const crn_err *err) {
   fprintf(stderr, "bench_model: %s\n", crn_err_text(err));
@@ -40,8 +68,8 @@ static void feed_key(const job *j, crn_exec *x, const crn_extern *e, int64_t len
     shape[i] = e->t.dims[i]->kind == CRN_DIM_BATCH ? j->B : e->t.dims[i]->size < 0 ? length : e->t.dims[i]->size;
     n *= shape[i];
   }
-  int32_t *lens = malloc(sizeof(int32_t) * (size_t)j->B);
-  void *values = malloc(sizeof(float) * (size_t)n);
+  int32_t *lens = __real_malloc(sizeof(int32_t) * (size_t)j->B);
+  void *values = __real_malloc(sizeof(float) * (size_t)n);
   if (!lens || !values) exit(1);
   for (int64_t b = 0; b < j->B; b++)
     lens[b] = (int32_t)(j->ragged ? length / 5 + (length - length / 5) * b / (j->B > 1 ? j->B - 1 : 1) : length);
@@ -80,7 +108,7 @@ static crn_updater *make_updater(crn_net *net, const crn_value *config, crn_upda
 
 static void update(crn_exec *x, crn_updater *u, int64_t step, crn_err *err) {
   crn_net *net = x->net;
-  crn_update_grad *g = calloc((size_t)net->n_params + 1, sizeof(*g));
+  crn_update_grad *g = __real_calloc((size_t)net->n_params + 1, sizeof(*g));
   if (!g) exit(1);
   for (int i = 0; i < net->n_params; i++) {
     union {
@@ -96,11 +124,17 @@ static void update(crn_exec *x, crn_updater *u, int64_t step, crn_err *err) {
   free(g);
 }
 
+static double process_mib(void) { /* the most so far */
+  struct rusage used = {0};
+  (void)getrusage(RUSAGE_SELF, &used);
+  return (double)used.ru_maxrss / 1024.0;
+}
+
 static void run(const job *j, crn_exec *x, crn_updater *u, crn_err *err) {
-  uint64_t before = 0;
+  long in_runs = 0;
   for (int i = -j->warm; i < j->runs; i++) {
-    if (i == 0) before = crn_mem_get_stats(x->mem).n_system;
     const bool train = !strcmp(j->mode, "train");
+    const long before = n_allocations;
     crn_exec_begin(x, train, (uint64_t)(i + j->warm));
     feed_all(j, x, err);
     const double t0 = now_ms();
@@ -109,16 +143,19 @@ static void run(const job *j, crn_exec *x, crn_updater *u, crn_err *err) {
       if (crn_exec_backward(x, err) != CRN_OK) die(err);
       update(x, u, i + j->warm, err);
     }
-    if (i >= 0) print_ms(now_ms() - t0);
+    if (i < 0) continue;
+    print_ms(now_ms() - t0);
+    in_runs += n_allocations - before;
   }
   const crn_mem_stats s = crn_mem_get_stats(x->mem);
   int64_t params = 0;
   for (int i = 0; i < x->net->n_params; i++) params += x->net->params[i]->size;
-  struct rusage used = {0};
-  (void)getrusage(RUSAGE_SELF, &used);
-  printf("peak_mib=%.2f params_mib=%.2f process_mib=%.2f system_allocs_per_step=%.2f\n",
-         (double)s.peak_bytes / 1048576.0, (double)params * 4 / 1048576.0, (double)used.ru_maxrss / 1024.0,
-         (double)(s.n_system - before) / (j->runs > 0 ? j->runs : 1));
+  const double mib = 1048576.0, params_mib = (double)params * 4 / mib, most = process_mib() - j->idle_mib,
+               live_mib = (double)live_most(x, &x->net->body) / mib;
+  printf("params_mib=%.2f pool_mib=%.2f process_mib=%.2f system_allocs_per_step=%.2f", params_mib,
+         (double)s.peak_bytes / mib, most, (double)in_runs / (j->runs > 0 ? j->runs : 1));
+  if (strcmp(j->mode, "train") != 0) printf(" live_mib=%.2f ratio=%.2f", live_mib, most / (params_mib + live_mib));
+  printf("\n");
 }
 
 static void parse(int argc, char **argv, job *j) {
@@ -133,6 +170,8 @@ static void parse(int argc, char **argv, job *j) {
     *eq = 0;
     if (!strcmp(argv[i], "B"))
       j->B = strtol(eq + 1, NULL, 10);
+    else if (!strcmp(argv[i], "idle"))
+      j->idle_mib = strtod(eq + 1, NULL);
     else if (!strcmp(argv[i], "warm"))
       j->warm = (int)strtol(eq + 1, NULL, 10);
     else if (j->n_keys < MAX_KEYS) {
@@ -152,9 +191,9 @@ int main(int argc, char **argv) {
   crn_update_param *params = NULL;
   job j = {0};
   if (argc < 5) {
-    fprintf(
-        stderr,
-        "usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH... B=BATCH [warm=RUNS] [ragged]\n");
+    fprintf(stderr,
+            "usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH... B=BATCH [warm=RUNS] [ragged] "
+            "[idle=MIB]\n");
     return 1;
   }
   parse(argc, argv, &j);
