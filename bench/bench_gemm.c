@@ -162,11 +162,13 @@ static double unary_ns(crn_unary_fn f) {
 
 static double attention_ns(const crn_kernels *k, bool backward) { /* per element of [B,T,K] */
   enum { B = 12, T = 100, K = 1024 };
-  float *ctx = random_floats(T * K), *q = random_floats(B * K), *v = random_floats(K), *e = random_floats(B * T);
+  float *ctx = random_floats(T * K), *q = random_floats(B * K), *v = random_floats(K), *e = random_floats(B * T),
+        *work = random_floats(B * (K + 1));
   crn_attention_args a = {
       .B = 1, .beam = B, .T = T, .K = K, .ctx = ctx, .ctx_stride_t = K, .q = q, .ldq = K, .v = v, .e = e};
   a.e_stride_r = T;
   a.e_stride_t = 1;
+  a.work = work;
   float *dctx = random_floats(T * K), *dq = random_floats(B * K), *dv = random_floats(K);
   a.de = e;
   a.dctx = dctx;
@@ -189,6 +191,7 @@ static double attention_ns(const crn_kernels *k, bool backward) { /* per element
   free(q);
   free(v);
   free(e);
+  free(work);
   return best / (B * T * K) * 1e9;
 }
 

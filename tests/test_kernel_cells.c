@@ -162,6 +162,7 @@ static void test_lstm_tables(void **state) {
 
 enum { B = 3, BEAM = 2, T = 70, LDK = 150 };
 static both ctx, q, extra, v_vec, e, de, dctx, dq, dextra, dv;
+static float work[B * BEAM * (LDK + 1)];
 
 static void fill_attention(void) {
   both *all[] = {&ctx, &q, &extra, &v_vec, &e, &de, &dctx, &dq, &dextra, &dv};
@@ -259,9 +260,10 @@ static void test_attention_tables(void **state) {
   static const int64_t sizes[] = {1, 7, 16, 33, 100, 150};
   for (int v = 0; crn_kernels_nth(v); v++)
     for (int s = 0; s < 6; s++)
-      for (int flags = 0; flags < 8; flags++) {
+      for (int flags = 0; flags < 16; flags++) {
         fill_attention();
         crn_attention_args a = attention_f(sizes[s], flags & 1, flags & 2, flags & 4 ? lengths : NULL);
+        a.work = flags & 8 ? work : NULL;
         crn_attention_args_f64 b = attention_d(sizes[s], flags & 1, flags & 2, flags & 4 ? lengths : NULL);
         crn_kernels_nth(v)->attention_forward(&a, NULL);
         crn_kernels_double()->attention_forward(&b, NULL);
@@ -275,6 +277,57 @@ static void test_attention_tables(void **state) {
       }
 }
 
+/* One sequence, numbers of every size: frame t of ctx and row r of q are multiplied by one of these. */
+enum { ROWS = 19, FRAMES = 27 };
+static const float scales[] = {1, 1e-4f, 0.06f, 19, 60, 3e4f, 0};
+
+static void fill_scaled(float *x, int rows, uint32_t seed, int step) {
+  static both numbers;
+  fill(&numbers, seed, 1);
+  for (int i = 0; i < rows * LDK; i++) x[i] = numbers.f[i] * scales[i / LDK * step % 7];
+}
+
+static void run_rows(const crn_kernels *k, const float *frames, const float *rows, int n_frames, int n_rows,
+                     float *out) {
+  static float room[ROWS * (LDK + 1)];
+  crn_attention_args a = {
+      .B = 1, .beam = n_rows, .T = n_frames, .K = LDK, .ctx = frames, .ctx_stride_t = LDK, .q = rows, .ldq = LDK};
+  a.v = v_vec.f;
+  a.e = out;
+  a.e_stride_r = n_frames;
+  a.e_stride_t = 1;
+  a.work = room;
+  k->attention_forward(&a, NULL);
+}
+
+static void check_energy(const float *frame, const float *row, float found) {
+  double exact = 0, size = 0;
+  for (int k = 0; k < LDK; k++) {
+    const double y = tanh((double)(frame[k] + row[k]));
+    exact += (double)v_vec.f[k] * y;
+    size += fabs((double)v_vec.f[k] * y);
+  }
+  if (!(fabs((double)found - exact) <= 2e-6 * size)) fail_msg("%.9g, expected %.9g", (double)found, exact);
+}
+
+/* With work: right for numbers of every size, and the same bits in any company. */
+static void test_attention_sizes(void **state) {
+  (void)state;
+  static float frames[FRAMES * LDK], rows[ROWS * LDK], all[ROWS * FRAMES], one;
+  fill_attention();
+  fill_scaled(frames, FRAMES, 3, 1);
+  fill_scaled(rows, ROWS, 4, 2);
+  for (int v = 0; crn_kernels_nth(v); v++) {
+    run_rows(crn_kernels_nth(v), frames, rows, FRAMES, ROWS, all);
+    for (int r = 0; r < ROWS; r++)
+      for (int t = 0; t < FRAMES; t++) {
+        check_energy(frames + t * LDK, rows + r * LDK, all[r * FRAMES + t]);
+        run_rows(crn_kernels_nth(v), frames + t * LDK, rows + r * LDK, 1, 1, &one);
+        assert_memory_equal(&one, &all[r * FRAMES + t], sizeof one);
+      }
+  }
+}
+
 static void test_attention_threads(void **state) {
   (void)state;
   static both first_e, first_dctx, first_dq, first_dv;
@@ -284,6 +337,7 @@ static void test_attention_threads(void **state) {
       assert_int_equal(crn_threads_new(n, &t, NULL), CRN_OK);
       fill_attention();
       crn_attention_args a = attention_f(LDK, false, false, lengths);
+      a.work = work;
       crn_kernels_nth(v)->attention_forward(&a, t);
       crn_kernels_nth(v)->attention_backward(&a, t);
       if (n == 1) first_e = e, first_dctx = dctx, first_dq = dq, first_dv = dv;
@@ -300,7 +354,7 @@ int main(void) {
       cmocka_unit_test(test_lstm_equations),     cmocka_unit_test(test_lstm_gradient),
       cmocka_unit_test(test_lstm_tables),        cmocka_unit_test(test_attention_equation),
       cmocka_unit_test(test_attention_gradient), cmocka_unit_test(test_attention_tables),
-      cmocka_unit_test(test_attention_threads),
+      cmocka_unit_test(test_attention_sizes),    cmocka_unit_test(test_attention_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "kernel/fast_math.inc.h"
 #include "kernel/fast_vector.inc.h"
 #include "kernel/fast_rows.inc.h"
+#include "kernel/fast_attention.inc.h"
 #include "kernel/fast_cells.inc.h"
 
 const crn_kernels FAST_TABLE = {

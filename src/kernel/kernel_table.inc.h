@@ -64,6 +64,7 @@ typedef struct CRN_K(crn_attention_args) {
   const int32_t *lengths; /* [B], frames of each sequence, clipped to [0, T]; NULL = T. Frames beyond aren't touched */
   CRN_REAL *e;            /* [B·beam, T] energies at r·e_stride_r + t·e_stride_t: written by forward */
   int64_t e_stride_r, e_stride_t;
+  CRN_REAL *work; /* forward without extra: [B·beam, K + 1] of any contents, or NULL, which is slower */
   /* backward only; each of the outputs is added to, NULL = not wanted */
   const CRN_REAL *de; /* in e's layout */
   CRN_REAL *dctx;     /* in ctx's layout */

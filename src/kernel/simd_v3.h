@@ -72,6 +72,8 @@ static inline V v_scale(V p, V n) {
   V b = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, _mm256_set1_epi32(127)), 23));
   return _mm256_mul_ps(_mm256_mul_ps(p, a), b);
 }
+/* 1/b for b of ordinary size, within an ulp */
+static inline V v_reciprocal(V b) { return _mm256_div_ps(_mm256_set1_ps(1), b); }
 /* a/b for b of ordinary size, nearly always rounded right */
 static inline V v_quotient(V a, V b) { return _mm256_div_ps(a, b); }
 

@@ -69,11 +69,14 @@ static inline double vd_sum(VD x) {
 static inline int v_any(VB c) { return c != 0; }
 /* p·2^n for n whole and |n| < 254; rounds once where the result is denormal */
 static inline V v_scale(V p, V n) { return _mm512_scalef_ps(p, n); }
+/* 1/b for b of ordinary size, within an ulp */
+static inline V v_reciprocal(V b) {
+  V y = _mm512_rcp14_ps(b);
+  return _mm512_fmadd_ps(y, _mm512_fnmadd_ps(b, y, _mm512_set1_ps(1)), y);
+}
 /* a/b for b of ordinary size, nearly always rounded right: the divider is slow, two Newton steps aren't */
 static inline V v_quotient(V a, V b) {
-  V y = _mm512_rcp14_ps(b);
-  y = _mm512_fmadd_ps(y, _mm512_fnmadd_ps(b, y, _mm512_set1_ps(1)), y);
-  V q = _mm512_mul_ps(a, y);
+  V y = v_reciprocal(b), q = _mm512_mul_ps(a, y);
   return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, b, a), y, q);
 }
 

@@ -45,7 +45,7 @@ static crn_status energy_infer(crn_run *r, crn_node *n) {
 
 static crn_status energy_run(crn_run *r, crn_node *n) {
   if (crn_t_size(n->out[0]) > 0) CRN_BY_REAL(n->in[0]->dtype, energy_forward)(r, n);
-  return CRN_OK;
+  return r->err->code;
 }
 
 static crn_status energy_grad(crn_run *r, crn_node *n) {

@@ -28,6 +28,8 @@ static CRN_K(crn_attention_args) RNAME(energy_args)(const crn_node *n) {
 
 static void RNAME(energy_forward)(crn_run *r, const crn_node *n) {
   CRN_K(crn_attention_args) a = RNAME(energy_args)(n);
+  if (!a.extra) a.work = crn_scratch(r, (size_t)(a.B * a.beam * (a.K + 1)) * sizeof(R));
+  if (crn_run_failed(r)) return;
   KERNELS(r)->attention_forward(&a, r->threads);
 }
 
