@@ -55,7 +55,7 @@ crn_status crn_fail(crn_err *err, crn_status code, const char *fmt, ...) {
 
 crn_status crn_err_where(crn_err *err, const char *fmt, ...) {
   if (!err) return CRN_E_INTERNAL; /* callers forward the status they already have when they pass no err */
-  if (err->code == CRN_OK) return CRN_OK;
+  if (err->code == CRN_OK || !crn_err_text(err)[0]) return err->code;
   va_list ap;
   va_start(ap, fmt);
   char *where = format_text(fmt, ap);

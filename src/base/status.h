@@ -37,7 +37,7 @@ typedef struct crn_err {
 crn_status crn_fail(crn_err *err, crn_status code, const char *fmt, ...) CRN_PRINTF(3, 4);
 crn_status crn_failv(crn_err *err, crn_status code, const char *fmt, va_list ap);
 /* Put "WHERE<separator>" in front of the recorded text; separator is " > " between places, ": " before the message.
- * The first call after crn_fail uses ": ", later ones " > ". Returns the recorded code
+ * The first call after crn_fail uses ": ", later ones " > "; an empty text stays empty. Returns the recorded code
  * (CRN_E_INTERNAL without err: a function that may get NULL must keep its status itself). */
 crn_status crn_err_where(crn_err *err, const char *fmt, ...) CRN_PRINTF(2, 3);
 /* Add text after the recorded text (hints, lists of what is allowed). */

@@ -4,7 +4,7 @@
  */
 #include "config/keys.h"
 
-#include "config/config.h"
+#include "config/config_internal.h"
 
 #include <string.h>
 
@@ -46,6 +46,42 @@ void crn_config_key_types(const crn_config_key *key, crn_str *out) {
     for (size_t j = 0; j < sizeof names / sizeof *names; j++)
       if (names[j].letter == key->types[i]) crn_str_add(out, names[j].name);
   }
+}
+
+static bool is_number_text(const char *text) {
+  crn_arena scratch = {0};
+  const bool yes = crn_config_text_number(&scratch, text) != NULL;
+  crn_arena_free(&scratch);
+  return yes;
+}
+
+static bool fits_letter(char letter, const crn_value *v) {
+  const char *text = crn_v_cstr(v);
+  int64_t i;
+  bool flag;
+  switch (letter) {
+  case 'i':
+  case 'f':
+    return text ? is_number_text(text) : letter == 'i' ? crn_v_to_int(v, &i) : crn_v_is_number(v);
+  case 'b':
+    return text ? crn_config_text_bool(text, &flag) : crn_v_is_number(v);
+  case 's':
+    return text != NULL;
+  case 'l':
+    return crn_v_is_seq(v);
+  case 'd':
+    return crn_v_is_dict(v);
+  case 'c':
+    return v->kind == CRN_V_CALLABLE;
+  default:
+    return false;
+  }
+}
+
+bool crn_config_key_fits(const crn_config_key *key, const crn_value *v) {
+  bool fits = crn_v_is_none(v) || v->kind == CRN_V_OBJECT; /* an object is told of where it is used */
+  for (const char *t = key->types; *t && !fits; t++) fits = fits_letter(*t, v);
+  return fits;
 }
 
 const char *crn_key_state_name(crn_key_state state) {

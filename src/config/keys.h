@@ -30,6 +30,8 @@ const crn_config_key *crn_config_key_find(const char *name); /* NULL if unknown 
 const crn_config_key *crn_config_key_nearest(const char *name);
 /* "int, float or dict" for the letters. */
 void crn_config_key_types(const crn_config_key *key, crn_str *out);
+/* Whether the value has one of these types (text may stand for a number; None always fits). */
+bool crn_config_key_fits(const crn_config_key *key, const crn_value *v);
 const char *crn_key_state_name(crn_key_state state);
 
 #endif

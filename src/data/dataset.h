@@ -139,5 +139,8 @@ const crn_dataset_class *const *crn_dataset_classes(size_t *n); /* all known cla
 typedef enum crn_class_state { CRN_CLASS_THERE, CRN_CLASS_NOT_IMPLEMENTED, CRN_CLASS_UNKNOWN } crn_class_state;
 /* *doc: what it is, or why it isn't there; *nearest: of an unknown one, or NULL. */
 crn_class_state crn_dataset_class_look_up(const char *name, const char **doc, const char **nearest);
+/* Tell each unknown, wrong or missing option of a dataset dict whose class is there. Opens nothing. */
+typedef void (*crn_dataset_problem)(void *user, const char *text);
+crn_status crn_dataset_check(const crn_value *spec, crn_dataset_problem fn, void *user, crn_err *err);
 
 #endif

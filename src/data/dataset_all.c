@@ -102,3 +102,10 @@ crn_class_state crn_dataset_class_look_up(const char *name, const char **doc, co
   *nearest = crn_nearest(name, names, n < 64 ? n : 64);
   return CRN_CLASS_UNKNOWN;
 }
+
+crn_status crn_dataset_check(const crn_value *spec, crn_dataset_problem fn, void *user, crn_err *err) {
+  const char *name = crn_v_cstr(crn_v_get(spec, "class"));
+  for (size_t i = 0; name && i < sizeof all / sizeof *all; i++)
+    if (!strcmp(all[i]->name, name) && all[i]->init) return crn_dataset_check_options(all[i], spec, fn, user, err);
+  return CRN_OK;
+}

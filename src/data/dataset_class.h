@@ -56,6 +56,9 @@ struct crn_dataset_class {
   bool no_corpus_index;   /* sorted indices can't be mapped to the corpus */
 };
 
+crn_status crn_dataset_check_options(const crn_dataset_class *cls, const crn_value *options, crn_dataset_problem fn,
+                                     void *user, crn_err *err);
+
 struct crn_dataset {
   const crn_dataset_class *cls;
   crn_arena arena; /* options, keys, whatever lives as long as the dataset */

@@ -162,6 +162,49 @@ static crn_status check_common(crn_dataset *ds, crn_err *err) {
   return CRN_OK;
 }
 
+typedef struct teller {
+  crn_dataset_problem fn;
+  void *user;
+  crn_err err;
+} teller;
+
+static void tell(teller *t, crn_status st) {
+  if (st != CRN_OK) t->fn(t->user, crn_err_text(&t->err));
+  crn_err_clear(&t->err);
+  t->err = (crn_err){0};
+}
+
+static void check_table(crn_dataset *ds, const crn_data_opt *table, const crn_value *options, teller *t) {
+  for (const crn_data_opt *o = table; o && o->name; o++) {
+    const crn_value *v = crn_v_get(options, o->name);
+    store_default(ds, o);
+    if (v)
+      tell(t, store(ds, o, v, &t->err));
+    else if (!o->def)
+      tell(t, crn_fail(&t->err, CRN_E_CONFIG, "option '%s' is required (%s)", o->name, o->doc));
+  }
+}
+
+crn_status crn_dataset_check_options(const crn_dataset_class *cls, const crn_value *options, crn_dataset_problem fn,
+                                     void *user, crn_err *err) {
+  crn_dataset *ds = crn_calloc(1, cls->bytes);
+  if (!ds) return crn_err_memory(err);
+  teller t = {fn, user, {0}};
+  ds->cls = cls;
+  for (size_t i = 0; i < crn_v_len(options); i++) {
+    const char *name = crn_v_cstr(options->u.dict.keys[i]);
+    if (!name) continue;
+    if (!strcmp(name, "class") || find_row(cls->opts, name) || find_row(common_options, name)) continue;
+    tell(&t, unknown_option(ds, name, &t.err));
+  }
+  check_table(ds, common_options, options, &t);
+  check_table(ds, cls->opts, options, &t);
+  tell(&t, check_common(ds, &t.err));
+  crn_arena_free(&ds->arena);
+  crn_free(ds);
+  return CRN_OK;
+}
+
 crn_status crn_dataset_read_options(crn_dataset *ds, const crn_value *options, crn_err *err) {
   for (size_t i = 0; i < crn_v_len(options); i++) {
     const char *name = crn_v_cstr(options->u.dict.keys[i]);

@@ -131,6 +131,7 @@ struct crn_layer {
   bool causal;             /* reads no frames to the right, and keeps those before as states, whatever the class may do */
   bool watched;            /* gradients with respect to its output are asked for (layer gradient) */
   bool refs_done, params_done;
+  bool failed;             /* a fault of it was told, or of what it depends on; construction goes on without it */
   int keep_states;         /* 1: final states are kept for the run after (keep_over_epoch), 2: also over epochs */
   bool live;               /* something that is wanted depends on it */
   struct crn_batch_norm *batch_norm; /* the option of that name, or NULL (layer/batch_norm.h) */

@@ -39,6 +39,7 @@ crn_status crn_layer_fail(crn_build *b, const crn_layer *l, crn_status code, con
 crn_status crn_build_say_layer(crn_build *b, const crn_layer *l, crn_status st) {
   const char *text = crn_err_text(b->err);
   if (st == CRN_OK || strstr(text, "layer '") || !strncmp(text, "config", 6)) return st;
+  if (!text[0] && b->problem) return st; /* told already */
   if (!text[0]) return crn_layer_fail(b, l, st, "can't be built");
   (void)crn_err_where(b->err, "network: layer '%s' (%s)", l->path, l->desc->name);
   return st;
@@ -72,14 +73,19 @@ static crn_status layer_refs(crn_build *b, crn_layer *l) {
   if (l->scope->kind == CRN_SCOPE_SUB && l->scope->owner) CRN_TRY(layer_refs(b, l->scope->owner));
   if (l->refs_done) return CRN_OK;
   l->refs_done = true;
-  crn_status st = crn_options_refs(b, l);
-  if (st == CRN_OK) st = crn_layer_make_losses(b, l);
-  if (st == CRN_OK) st = features_from_target(b, l);
+  crn_status st = crn_build_recover(b, l, crn_build_say_layer(b, l, crn_options_refs(b, l)));
+  if (st == CRN_OK) st = crn_build_recover(b, l, crn_build_say_layer(b, l, crn_layer_make_losses(b, l)));
+  if (st == CRN_OK && !l->failed) st = features_from_target(b, l);
+  if (st == CRN_OK && l->failed) st = crn_build_was_told(b);
+  if (st != CRN_OK) l->failed = true;
   return crn_build_say_layer(b, l, st);
 }
 
 crn_status crn_build_refs(crn_build *b) {
-  while (b->n_pending > 0) CRN_TRY(layer_refs(b, b->pending[--b->n_pending]));
+  while (b->n_pending > 0) {
+    crn_layer *l = b->pending[--b->n_pending];
+    CRN_TRY(crn_build_recover(b, l, layer_refs(b, l)));
+  }
   return CRN_OK;
 }
 
@@ -208,14 +214,16 @@ static crn_status visit_all(crn_build *b, visit_stack *s) {
     while (*next < l->n_edges && !dep) {
       const crn_edge *e = &l->edges[(*next)++];
       if (!orders(e->kind) || e->to->visit == 2 || e->to->body->loop != l->body->loop) continue;
-      if (e->to->visit == 1) return dependency_loop(b, s, e->to);
-      dep = e->to;
+      if (e->to->visit == 1)
+        CRN_TRY(crn_build_recover(b, e->to, dependency_loop(b, s, e->to)));
+      else
+        dep = e->to;
     }
     if (dep) {
       CRN_TRY(stack_push(b, s, dep));
       continue;
     }
-    CRN_TRY(crn_layer_infer_once(b, l));
+    if (!crn_build_lost(b, l)) CRN_TRY(crn_build_recover(b, l, crn_layer_infer_once(b, l)));
     if (b->n_pending) CRN_TRY(crn_build_refs(b));
     if (*next < l->n_edges) continue; /* infer found more to depend on */
     l->visit = 2;
@@ -227,14 +235,14 @@ static crn_status visit_all(crn_build *b, visit_stack *s) {
 
 crn_status crn_build_infer(crn_build *b, crn_layer *l) {
   CRN_TRY(crn_build_refs(b));
-  if (l->visit == 2) return CRN_OK;
+  if (l->visit == 2) return l->failed ? crn_build_was_told(b) : CRN_OK;
   if (l->visit == 1) return crn_layer_fail(b, l, CRN_E_CONFIG, "dependency loop: it depends on itself");
   visit_stack s = {0};
   crn_status st = stack_push(b, &s, l);
   if (st == CRN_OK) st = visit_all(b, &s);
   crn_free(s.l);
   crn_free(s.next);
-  return st;
+  return st == CRN_OK && l->failed ? crn_build_was_told(b) : st;
 }
 
 /* ---- the whole network ----------------------------------------------------------------------------------------------
@@ -265,7 +273,7 @@ static crn_status build_roots(crn_build *b) {
   while (b->roots_built < b->n_roots) {
     crn_layer *l = b->roots[b->roots_built++];
     if (l->body->loop) continue; /* built with its loop */
-    CRN_TRY(crn_build_infer(b, l));
+    CRN_TRY(crn_build_recover(b, l, crn_build_infer(b, l)));
   }
   return CRN_OK;
 }
@@ -318,11 +326,12 @@ static crn_status build_triggered(crn_build *b, bool extern_pass) {
     if (extern_pass ? crn_v_is_none(crn_v_get(dict, "register_as_extern_data")) || names[i][0] == '#'
                     : !triggers(dict, names[i], b->net->root))
       continue;
-    crn_layer *l;
-    CRN_TRY(crn_scope_get(b, b->net->root, names[i], NULL, NULL, &l));
+    crn_layer *l = NULL;
+    CRN_TRY(crn_build_recover(b, NULL, crn_scope_get(b, b->net->root, names[i], NULL, NULL, &l)));
+    if (!l) continue;
     CRN_TRY(crn_build_add_root(b, l));
     CRN_TRY(build_roots(b));
-    if (extern_pass) CRN_TRY(crn_extern_register(b, l));
+    if (extern_pass && !l->failed) CRN_TRY(crn_build_recover(b, l, crn_extern_register(b, l)));
   }
   return CRN_OK;
 }
@@ -373,6 +382,7 @@ static crn_status net_build(crn_build *b) {
   net->version = (int)version;
   CRN_TRY(crn_dims_init(&net->dims, &net->arena, b->err));
   CRN_TRY(crn_net_make_externs(b));
+  if (b->n_problems) return CRN_OK; /* what data there is decides about the layers */
   const crn_value *dict = NULL;
   CRN_TRY(net_dict_of(b, &dict));
   if (!(net->root = crn_scope_new(b, CRN_SCOPE_ROOT, NULL, NULL, dict))) return crn_err_memory(b->err);
@@ -384,6 +394,7 @@ static crn_status net_build(crn_build *b) {
   net->root->trainable = !t || crn_v_truth(t);
   CRN_TRY(build_triggered(b, true));
   CRN_TRY(build_triggered(b, false));
+  if (b->n_problems) return CRN_OK;
   CRN_TRY(mark_live(b));
   CRN_TRY(crn_build_params(b));
   CRN_TRY(crn_build_collect_losses(b));
@@ -394,6 +405,11 @@ static crn_status net_build(crn_build *b) {
 
 crn_status crn_net_build(const crn_value *config, crn_net_mode mode, crn_store *store, const crn_log *log,
                          crn_net **out, crn_err *err) {
+  return crn_net_build_telling(config, mode, store, log, NULL, NULL, out, err);
+}
+
+crn_status crn_net_build_telling(const crn_value *config, crn_net_mode mode, crn_store *store, const crn_log *log,
+                                 crn_net_problem fn, void *user, crn_net **out, crn_err *err) {
   *out = NULL;
   crn_net *net = crn_calloc(1, sizeof(*net));
   if (!net) return crn_err_memory(err);
@@ -403,14 +419,14 @@ crn_status crn_net_build(const crn_value *config, crn_net_mode mode, crn_store *
   net->train = mode.train;
   net->eval = mode.eval;
   net->search = mode.search;
-  crn_build b = {.net = net, .err = err};
+  crn_build b = {.net = net, .err = err, .problem = fn, .problem_user = user};
   net->err = err;
-  crn_status st = net_build(&b);
+  crn_status st = crn_build_recover(&b, NULL, net_build(&b));
   crn_free(b.pending);
   crn_free(b.roots);
   net->err = NULL;
   if (st == CRN_OK && net->arena.failed) st = crn_err_memory(err);
-  if (st != CRN_OK) {
+  if (st != CRN_OK || b.n_problems) {
     crn_net_free(net);
     return st;
   }

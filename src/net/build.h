@@ -15,7 +15,18 @@ struct crn_build {
   int n_pending, cap_pending;
   crn_layer **roots;   /* to be built because they are there, not because somebody reads them */
   int n_roots, cap_roots, roots_built;
+  crn_net_problem problem; /* NULL: the first fault ends construction */
+  void *problem_user;
+  int n_problems;
 };
+
+/* recover.c: construction that tells every fault.
+ * If it is wanted: tell the fault that st stands for, unless it was told already (empty message), and return CRN_OK. l: the
+ * layer that has it, or NULL. */
+crn_status crn_build_recover(crn_build *b, crn_layer *l, crn_status st);
+/* The fault of another layer, which was told, is why this one isn't there either. */
+bool crn_build_lost(const crn_build *b, crn_layer *l);
+crn_status crn_build_was_told(crn_build *b); /* a failure without a message */
 
 /* scope.c */
 crn_scope *crn_scope_new(crn_build *b, crn_scope_kind kind, crn_scope *parent, crn_layer *owner, const crn_value *dict);
@@ -30,10 +41,12 @@ crn_status crn_layer_make_internal(crn_build *b, crn_scope *scope, crn_body *bod
                                    const crn_layer_desc *desc, crn_layer *to, crn_edge_kind edge, crn_layer **out);
 crn_status crn_layer_add_edge(crn_build *b, crn_layer *l, crn_layer *to, crn_edge_kind kind, const char *option);
 
+/* The class that a layer dict names. */
+crn_status crn_layer_class_of(crn_build *b, const crn_layer *l, const crn_value *dict, const crn_layer_desc **out);
+crn_status crn_layer_class_there(crn_build *b, const crn_layer *l); /* it is implemented */
+
 /* options.c */
 crn_status crn_options_parse(crn_build *b, crn_layer *l);      /* plain options, before references */
-/* Whether a class (or every class) has an option; if not, *nearest is a similar one or NULL. */
-bool crn_option_is_known(const crn_layer_desc *d, const char *key, const char **nearest);
 /* Class and options of a loss (opts may be NULL), as they would be checked for layer l. */
 crn_status crn_loss_options_check(crn_build *b, crn_layer *l, const char *name, const crn_value *opts);
 const crn_opt *crn_options_of_all(void);    /* options that every layer has, for documentation */

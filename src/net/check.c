@@ -23,51 +23,13 @@ typedef struct checker {
 
 static void problem(checker *c, const char *path, const char *text) {
   crn_str s = {0};
-  crn_str_addf(&s, "layer '%s': %s", path, text);
+  crn_str_addf(&s, "network: layer '%s': %s", path, text);
   c->fn(c->user, crn_str_get(&s));
   crn_str_free(&s);
 }
 
 /* What a function of the network's construction said. */
-static void failed(checker *c) {
-  c->fn(c->user, crn_err_text(&c->err));
-  crn_err_clear(&c->err);
-  c->err = (crn_err){0};
-}
-
-static void unknown_class(checker *c, const char *path, const char *name) {
-  const char *names[512];
-  size_t n = 0;
-  for (const crn_layer_desc *d; n < 512 && (d = crn_layer_class_at(n)); n++) names[n] = d->name;
-  const char *near = crn_nearest(name, names, n);
-  crn_str s = {0};
-  crn_str_addf(&s, "unknown class '%s'", name);
-  if (near) crn_str_addf(&s, " (did you mean '%s'?)", near);
-  problem(c, path, crn_str_get(&s));
-  crn_str_free(&s);
-}
-
-/* Unknown options, each; what is known goes into *known. */
-static bool split_options(checker *c, const crn_layer_desc *d, const char *path, const crn_value *dict,
-                          crn_value **known) {
-  crn_arena *a = &c->net.arena;
-  *known = crn_v_dict(a);
-  for (size_t i = 0; i < dict->u.dict.n; i++) {
-    const char *key = crn_v_cstr(dict->u.dict.keys[i]), *near = NULL;
-    if (!key) continue;
-    if (crn_option_is_known(d, key, &near)) {
-      if (!crn_v_put(a, *known, key, dict->u.dict.vals[i])) return false;
-      continue;
-    }
-    if (!d->forward) continue; /* not there at all: its options aren't known */
-    crn_str s = {0};
-    crn_str_addf(&s, "class '%s' has no option '%s'", d->name, key);
-    if (near) crn_str_addf(&s, " (did you mean '%s'?)", near);
-    problem(c, path, crn_str_get(&s));
-    crn_str_free(&s);
-  }
-  return *known != NULL;
-}
+static void failed(checker *c) { (void)crn_build_recover(&c->build, NULL, c->err.code); }
 
 static void find_functions(checker *c, const char *path, const char *option, const crn_value *v, int depth) {
   if (!v || depth > 8) return;
@@ -84,15 +46,16 @@ static void find_functions(checker *c, const char *path, const char *option, con
     find_functions(c, path, option, v->u.dict.vals[i], depth + 1);
 }
 
-static void check_text(checker *c, const char *path, const char *option, const crn_value *v, bool activation) {
-  const char *text = crn_v_cstr(v);
+static void check_text(checker *c, const crn_layer *l, const char *option, bool activation) {
+  const char *text = crn_v_cstr(crn_v_get(l->dict, option));
   crn_activation *act;
   crn_eval *eval;
   if (!text) return;
   if ((activation ? crn_activation_compile(&c->net.arena, text, &act, &c->err)
                   : crn_eval_compile(&c->net.arena, text, &eval, &c->err)) == CRN_OK)
     return;
-  (void)crn_err_where(&c->err, "layer '%s': option '%s'", path, option);
+  (void)crn_err_where(&c->err, "option '%s'", option);
+  (void)crn_err_where(&c->err, "network: layer '%s' (%s)", l->path, l->desc->name);
   failed(c);
 }
 
@@ -128,32 +91,20 @@ static void check_inner(checker *c, const crn_layer *l, int depth) {
 }
 
 static void check_layer(checker *c, const char *path, const crn_value *dict, int depth) {
-  const char *class = crn_v_cstr(crn_v_get(dict, "class"));
-  if (!path || depth > 50) return;
-  if (!class) {
-    problem(c, path, "option 'class' is missing");
-    return;
-  }
-  const crn_layer_desc *d = crn_layer_class_find(class);
-  if (!d) {
-    unknown_class(c, path, class);
-    return;
-  }
-  crn_layer *l = CRN_ARENA_NEW(&c->net.arena, crn_layer);
-  crn_value *known;
-  if (!l || !split_options(c, d, path, dict, &known)) return;
-  *l = (crn_layer){.desc = d, .path = path, .name = path, .dict = known, .scope = c->net.root};
-  if (!d->forward)
-    problem(c, path, crn_arena_printf(&c->net.arena, "not implemented: class '%s'", d->name));
-  else if (crn_options_parse(&c->build, l) != CRN_OK)
-    failed(c);
+  crn_layer *l = path && depth <= 50 ? CRN_ARENA_NEW(&c->net.arena, crn_layer) : NULL;
+  if (!l) return;
+  *l = (crn_layer){.path = path, .name = path, .dict = dict, .scope = c->net.root};
+  crn_status st = crn_layer_class_of(&c->build, l, dict, &l->desc);
+  if (st == CRN_OK) st = crn_layer_class_there(&c->build, l);
+  if (st == CRN_OK) st = crn_options_parse(&c->build, l);
+  if (st != CRN_OK) failed(c);
+  if (!l->desc) return;
   check_losses(c, l);
-  check_text(c, path, "activation", crn_v_get(known, "activation"), true);
-  if (!strcmp(d->name, "eval") || crn_v_is_str(crn_v_get(known, "eval")))
-    check_text(c, path, "eval", crn_v_get(known, "eval"), false);
-  for (size_t i = 0; c->functions && i < known->u.dict.n; i++) {
-    const crn_value *v = known->u.dict.vals[i];
-    const char *key = crn_v_cstr(known->u.dict.keys[i]);
+  check_text(c, l, "activation", true);
+  if (!strcmp(l->desc->name, "eval") || crn_v_is_str(crn_v_get(dict, "eval"))) check_text(c, l, "eval", false);
+  for (size_t i = 0; c->functions && i < dict->u.dict.n; i++) {
+    const crn_value *v = dict->u.dict.vals[i];
+    const char *key = crn_v_cstr(dict->u.dict.keys[i]);
     if (!(crn_v_is_dict(v) && (!strcmp(key, "unit") || !strcmp(key, "subnetwork")))) find_functions(c, path, key, v, 0);
   }
   check_inner(c, l, depth);
@@ -185,7 +136,7 @@ crn_status crn_net_check(const crn_value *config, bool functions, crn_net_proble
   c->user = user;
   c->net.config = config;
   c->net.root = &root;
-  c->build = (crn_build){.net = &c->net, .err = &c->err};
+  c->build = (crn_build){.net = &c->net, .err = &c->err, .problem = fn, .problem_user = user};
   int64_t version = 0;
   (void)crn_v_to_int(crn_v_get(config, "behavior_version"), &version);
   c->net.version = (int)version;

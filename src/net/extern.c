@@ -290,8 +290,10 @@ crn_status crn_net_make_externs(crn_build *b) {
     if (!crn_v_is_dict(v)) {
       if (!(v = old_form(b, v, !strcmp(key, net->default_target)))) return key_fail(b, key, "expected a dict, a size or a list of sizes%s", "");
     }
-    CRN_TRY(make_extern(b, &net->externs[net->n_externs], key, v, strcmp(key, net->default_target) != 0));
-    net->n_externs++;
+    const crn_status st =
+        make_extern(b, &net->externs[net->n_externs], key, v, strcmp(key, net->default_target) != 0);
+    CRN_TRY(crn_build_recover(b, NULL, st));
+    if (st == CRN_OK) net->n_externs++;
   }
   return share_dims(b, dict);
 }

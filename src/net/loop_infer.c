@@ -63,10 +63,11 @@ static crn_status walk(crn_build *b, dfs *d, crn_loop *loop, crn_layer *root) {
       const crn_edge *e = &l->edges[d->next[d->n - 1]++];
       if (e->kind == CRN_EDGE_PARAM || e->kind == CRN_EDGE_PREV) continue;
       if (e->to->body != &loop->body) {
-        if (e->to->visit != 2 && e->to->body == loop->body.outer) CRN_TRY(crn_build_infer(b, e->to));
+        if (e->to->visit != 2 && e->to->body == loop->body.outer)
+          CRN_TRY(crn_build_recover(b, e->to, crn_build_infer(b, e->to)));
         continue;
       }
-      if (e->to->visit == 1) return cycle(b, d, e->to);
+      if (e->to->visit == 1) CRN_TRY(crn_build_recover(b, e->to, cycle(b, d, e->to)));
       if (!e->to->visit) dep = e->to;
     }
     CRN_TRY(grow(b, d));
@@ -175,16 +176,23 @@ static crn_status undefined(crn_build *b, crn_layer **order, int n) {
 
 static crn_status settle(crn_build *b, crn_layer **order, int n) {
   for (int round = 0; round < n + 8; round++) {
-    bool changed = false, all = true;
+    bool changed = false, all = true, any_lost = false;
     for (int i = 0; i < n; i++) {
       crn_layer *l = order[i];
       const crn_tmpl before = l->out;
       const bool was = l->out_known;
-      CRN_TRY(infer_in_cycle(b, l));
+      if (crn_build_lost(b, l)) {
+        l->out_known = false;
+        any_lost = true;
+        continue;
+      }
+      CRN_TRY(crn_build_recover(b, l, infer_in_cycle(b, l)));
+      changed |= l->failed;
       if (b->n_pending) CRN_TRY(crn_build_refs(b));
       changed |= was != l->out_known || (l->out_known && !same_template(&before, &l->out));
       all &= l->out_known;
     }
+    if (!changed && any_lost) return crn_build_was_told(b);
     if (!changed && all) return CRN_OK;
     if (!changed && !infer_from_sources(b, order, n)) return undefined(b, order, n);
   }

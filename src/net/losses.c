@@ -52,7 +52,8 @@ static crn_status loss_options(crn_build *b, crn_layer *l, const crn_value *opts
   also[n++] = "class";
   also[n++] = "_check_output_before_softmax";
   also[n] = NULL;
-  CRN_TRY(crn_options_check_dict(b, l, opts, common_loss_opts, &c, what, also));
+  const int before = b->n_problems;
+  CRN_TRY(crn_build_recover(b, l, crn_options_check_dict(b, l, opts, common_loss_opts, &c, what, also)));
   n = 0;
   for (const crn_opt *o = common_loss_opts; o->name; o++) also[n++] = o->name;
   also[n++] = "class";
@@ -60,7 +61,8 @@ static crn_status loss_options(crn_build *b, crn_layer *l, const crn_value *opts
   also[n] = NULL;
   loss->cfg = crn_arena_alloc(&b->net->arena, loss->desc->cfg_size ? loss->desc->cfg_size : 1);
   if (!loss->cfg) return crn_err_memory(b->err);
-  CRN_TRY(crn_options_check_dict(b, l, opts, loss->desc->opts, loss->cfg, what, also));
+  CRN_TRY(crn_build_recover(b, l, crn_options_check_dict(b, l, opts, loss->desc->opts, loss->cfg, what, also)));
+  if (b->n_problems > before) return crn_build_was_told(b);
   for (const crn_opt *o = loss->desc->opts; wanted && o && o->name; o++) {
     const crn_value *v = crn_v_get(opts, o->name);
     if (o->type != CRN_OPT_LAYER || crn_v_is_none(v)) continue;

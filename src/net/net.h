@@ -170,6 +170,11 @@ typedef struct crn_net_mode {
  * "behavior_version", …). config and store must outlive it. On failure *out is NULL and err tells. */
 crn_status crn_net_build(const crn_value *config, crn_net_mode mode, crn_store *store, const crn_log *log,
                          crn_net **out, crn_err *err);
+/* The same, but faults don't end it: each is told to fn (some twice), construction goes on as far as it can, and *out is
+ * NULL in the end. Fails only if memory is out. */
+typedef void (*crn_net_problem)(void *user, const char *text);
+crn_status crn_net_build_telling(const crn_value *config, crn_net_mode mode, crn_store *store, const crn_log *log,
+                                 crn_net_problem fn, void *user, crn_net **out, crn_err *err);
 void crn_net_free(crn_net *net);
 
 /* Layer by full path ("enc", "output/s", "extra.search:x"); NULL if it was not built. */

@@ -199,12 +199,16 @@ static crn_status parse_table(crn_build *b, const crn_layer *l, const crn_value 
     const crn_value *v = crn_v_get(dict, o->name);
     crn_value *dflt = NULL;
     if (!v) {
-      if (!o->dflt) return crn_layer_fail(b, l, CRN_E_CONFIG, "%soption '%s' is required (%s)", what, o->name, o->doc);
+      if (!o->dflt) {
+        CRN_TRY(crn_build_recover(
+            b, NULL, crn_layer_fail(b, l, CRN_E_CONFIG, "%soption '%s' is required (%s)", what, o->name, o->doc)));
+        continue;
+      }
       CRN_TRY(crn_v_parse_literal(&b->net->arena, o->dflt, o->name, &dflt, b->err));
       v = dflt;
       if (o->type == CRN_OPT_VALUE && dflt->kind == CRN_V_NONE) v = NULL;
     }
-    CRN_TRY(parse_one(b, l, what, o, v, cfg));
+    CRN_TRY(crn_build_recover(b, NULL, parse_one(b, l, what, o, v, cfg)));
   }
   return CRN_OK;
 }
@@ -234,8 +238,9 @@ static crn_status check_known(crn_build *b, const crn_layer *l, const crn_value 
     for (size_t k = 0; others && others[k] && n < 256; k++)
       if (others[k][0] != '_') names[n++] = others[k];
     const char *near = crn_nearest(key, names, n);
-    return crn_layer_fail(b, l, CRN_E_CONFIG, "%sunknown option '%s'%s%s%s", what, key,
-                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    CRN_TRY(crn_build_recover(b, NULL,
+                              crn_layer_fail(b, l, CRN_E_CONFIG, "%sunknown option '%s'%s%s%s", what, key,
+                                             near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "")));
   }
   return CRN_OK;
 }
@@ -243,21 +248,10 @@ static crn_status check_known(crn_build *b, const crn_layer *l, const crn_value 
 crn_status crn_options_check_dict(crn_build *b, const crn_layer *l, const crn_value *dict, const crn_opt *opts,
                                   void *cfg, const char *what, const char *const *also_known) {
   const crn_opt *const tables[4] = {opts, NULL, NULL, NULL};
+  const int before = b->n_problems;
   CRN_TRY(check_known(b, l, dict, tables, also_known, what));
-  return parse_table(b, l, dict, opts, cfg, what, NULL);
-}
-
-bool crn_option_is_known(const crn_layer_desc *d, const char *key, const char **nearest) {
-  const crn_opt *const tables[3] = {d->opts, common_opts, d->flags & CRN_L_CONCAT ? input_opts : NULL};
-  const char *names[256];
-  size_t n = 0;
-  if (in_list(other_keys, key)) return true;
-  for (int t = 0; t < 3; t++) {
-    if (in_table(tables[t], key)) return true;
-    n = collect_names(tables[t], names, n);
-  }
-  *nearest = crn_nearest(key, names, n);
-  return false;
+  CRN_TRY(parse_table(b, l, dict, opts, cfg, what, NULL));
+  return b->n_problems > before ? crn_build_was_told(b) : CRN_OK;
 }
 
 static crn_status parse_input_options(crn_build *b, crn_layer *l) {
@@ -276,6 +270,7 @@ static crn_status parse_input_options(crn_build *b, crn_layer *l) {
 crn_status crn_options_parse(crn_build *b, crn_layer *l) {
   const crn_layer_desc *d = l->desc;
   const crn_opt *const tables[4] = {d->opts, common_opts, d->flags & CRN_L_CONCAT ? input_opts : NULL, NULL};
+  const int before = b->n_problems;
   CRN_TRY(check_known(b, l, l->dict, tables, other_keys, ""));
   l->cfg = crn_arena_alloc(&b->net->arena, d->cfg_size ? d->cfg_size : 1);
   if (!l->cfg) return crn_err_memory(b->err);
@@ -284,6 +279,7 @@ crn_status crn_options_parse(crn_build *b, crn_layer *l) {
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option 'state' but of recurrent units");
   if (d->flags & CRN_L_CONCAT) CRN_TRY(parse_input_options(b, l));
   CRN_TRY(parse_table(b, l, l->dict, d->opts, l->cfg, "", NULL));
+  if (b->n_problems > before) return crn_build_was_told(b);
   if (isnan(l->common.L2)) l->common.L2 = 0;
   if (isnan(l->common.darc1)) l->common.darc1 = 0;
   if (isnan(l->common.spatial_smoothing)) l->common.spatial_smoothing = 0;
@@ -313,9 +309,11 @@ static crn_status table_refs(crn_build *b, crn_layer *l) {
     if (o->type != CRN_OPT_LAYER && o->type != CRN_OPT_LAYERS) continue;
     const crn_value *v = crn_v_get(l->dict, o->name);
     if (crn_v_is_none(v)) continue;
-    if (o->type == CRN_OPT_LAYERS) CRN_TRY(list_refs(b, l, o, v));
-    else
-      CRN_TRY(crn_layer_ref(b, l, crn_v_cstr(v), o->edge, o->name, (crn_layer **)((char *)l->cfg + o->offset)));
+    const crn_status st =
+        o->type == CRN_OPT_LAYERS
+            ? list_refs(b, l, o, v)
+            : crn_layer_ref(b, l, crn_v_cstr(v), o->edge, o->name, (crn_layer **)((char *)l->cfg + o->offset));
+    CRN_TRY(crn_build_recover(b, l, st));
   }
   return CRN_OK;
 }
@@ -351,15 +349,16 @@ static crn_status source_refs(crn_build *b, crn_layer *l) {
   l->src = CRN_ARENA_ARRAY(&b->net->arena, crn_layer *, n + 1);
   if (!l->src) return crn_err_memory(b->err);
   if (!crn_v_is_seq(from)) return crn_v_is_none(from) ? CRN_OK : add_source(b, l, from);
-  for (size_t i = 0; i < n; i++) CRN_TRY(add_source(b, l, crn_v_at(from, i)));
+  for (size_t i = 0; i < n; i++) CRN_TRY(crn_build_recover(b, l, add_source(b, l, crn_v_at(from, i))));
   return CRN_OK;
 }
 
 crn_status crn_options_refs(crn_build *b, crn_layer *l) {
   if (!l->dict) return l->desc->refs ? l->desc->refs(b, l) : CRN_OK;
-  if (!(l->desc->flags & CRN_L_OWN_SOURCES)) CRN_TRY(source_refs(b, l));
+  if (!(l->desc->flags & CRN_L_OWN_SOURCES)) CRN_TRY(crn_build_recover(b, l, source_refs(b, l)));
   CRN_TRY(table_refs(b, l));
-  CRN_TRY(crn_reuse_refs(b, l));
+  CRN_TRY(crn_build_recover(b, l, crn_reuse_refs(b, l)));
+  if (l->failed) return crn_build_was_told(b);
   if (l->desc->refs) CRN_TRY(l->desc->refs(b, l));
   return CRN_OK;
 }

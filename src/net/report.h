@@ -19,7 +19,6 @@ void crn_net_graph(const crn_net *net, crn_str *out);
 
 /* check.c: call fn with a message for each thing in the config's network that isn't known or not implemented: classes,
  * options, units, losses and their options, activations, expressions; and, if wanted, Python functions. */
-typedef void (*crn_net_problem)(void *user, const char *text);
 crn_status crn_net_check(const crn_value *config, bool functions, crn_net_problem fn, void *user, crn_err *err);
 
 #endif

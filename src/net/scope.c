@@ -82,7 +82,7 @@ static crn_layer *layer_object(crn_build *b, crn_scope *scope, crn_body *body, c
   return l->name && l->path ? l : NULL;
 }
 
-static crn_status class_of(crn_build *b, const crn_layer *l, const crn_value *dict, const crn_layer_desc **out) {
+crn_status crn_layer_class_of(crn_build *b, const crn_layer *l, const crn_value *dict, const crn_layer_desc **out) {
   const crn_value *cls = crn_v_get(dict, "class");
   if (!cls) return crn_layer_fail(b, l, CRN_E_CONFIG, "no 'class' is given");
   if (!crn_v_is_str(cls)) {
@@ -106,20 +106,26 @@ static crn_status class_of(crn_build *b, const crn_layer *l, const crn_value *di
                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+crn_status crn_layer_class_there(crn_build *b, const crn_layer *l) {
+  if (l->desc->forward) return CRN_OK;
+  return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: layer class '%s'", l->desc->name);
+}
+
 crn_status crn_layer_make(crn_build *b, crn_scope *scope, const char *name, const crn_value *dict, crn_layer **out) {
   crn_layer *l = layer_object(b, scope, scope->body, name);
   if (!l) return crn_err_memory(b->err);
   l->dict = dict;
   if (!crn_v_is_dict(dict))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "a layer must be a dict, got %s", crn_v_kind_name(dict));
-  CRN_TRY(class_of(b, l, dict, &l->desc));
-  if (!l->desc->forward)
-    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: layer class '%s'", l->desc->name);
-  CRN_TRY(crn_options_parse(b, l));
+  CRN_TRY(crn_layer_class_of(b, l, dict, &l->desc));
+  CRN_TRY(crn_layer_class_there(b, l));
+  CRN_TRY(crn_build_recover(b, l, crn_options_parse(b, l)));
   CRN_TRY(layer_register(b, scope, l));
-  if (l->desc->make) CRN_TRY(l->desc->make(b, l));
   *out = l;
-  return CRN_OK;
+  if (l->failed) return CRN_OK; /* what it refers to may have faults of its own */
+  const crn_status st = l->desc->make ? l->desc->make(b, l) : CRN_OK;
+  l->failed = st != CRN_OK;
+  return st;
 }
 
 crn_status crn_layer_make_internal(crn_build *b, crn_scope *scope, crn_body *body, const char *name,
