@@ -53,7 +53,12 @@ static void layer_section(FILE *out, const crn_layer_desc *d) {
     fprintf(out, "%s`%s`", alias == d->aliases ? " Also: " : ", ", *alias);
   if (d->aliases && *d->aliases) fprintf(out, ".");
   if (d->flags & CRN_L_CONCAT) fprintf(out, " Sources are concatenated.");
-  if (d->flags & CRN_L_NEEDS_FUTURE) fprintf(out, " Needs the whole sequence: not in streaming sessions.");
+  if (d->flags & CRN_L_STREAMS)
+    fprintf(out, " Streams.");
+  else if (d->flags & CRN_L_MAY_STREAM)
+    fprintf(out, " Streams with options that look at no later frame.");
+  else if (d->flags & CRN_L_NEEDS_FUTURE)
+    fprintf(out, " Needs the whole sequence: not in streaming sessions.");
   if (d->flags & CRN_L_READS_PADDING) fprintf(out, " Reads padding or the whole batch.");
   fprintf(out, "\n");
   if (d->forward) option_table(out, d->opts);
@@ -112,6 +117,6 @@ static bool losses(crn_arena *a, FILE *out) {
 
 bool cli_layers_doc(crn_arena *a, FILE *out) {
   fprintf(out, "# Layers and losses\n\nPrinted by `creturnn layers --doc`; `make docs` writes it, a test compares. "
-               "Don't edit.\n\n");
+               "Don't edit. Classes that stream run in pieces of a sequence ([streaming.md](streaming.md)).\n\n");
   return layers(a, out) && losses(a, out);
 }

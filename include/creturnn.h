@@ -99,8 +99,11 @@ typedef struct crn_session_options {
 } crn_session_options;
 
 /* options NULL: one thread, no streaming. In a streaming session each run continues where the last one stopped, so that
- * pieces of any size give the same bits as the whole; a network with a layer that needs frames to come is refused, with
- * that layer's name. */
+ * pieces of any size (also 0 frames) give the same bits as the whole: the outputs of all runs, one behind the other. A run
+ * gives the frames that its input completes, which may be fewer or more than were fed (docs/streaming.md); lengths are of
+ * this piece. In a batch a sequence ends with a piece that is shorter than those of others; afterwards its pieces have no
+ * frames. A network with a layer that needs frames to come is refused, with that layer's name and why. A run that fails
+ * ends the stream, as crn_session_reset does. */
 CRN_API crn_status crn_session_new(crn_model *model, const crn_session_options *options, crn_session **session,
                                    crn_message *message);
 CRN_API void crn_session_free(crn_session *session); /* NULL is fine */

@@ -21,7 +21,7 @@ static crn_status fail_option(crn_build *b, const crn_layer *l, const char *opti
   return crn_err_where(crn_build_err(b), "network: layer '%s' (%s)", l->path, l->desc->name);
 }
 
-crn_status crn_act_of(crn_build *b, const crn_layer *l, const crn_value *v, const char *option, crn_act **out) {
+crn_status crn_act_of(crn_build *b, crn_layer *l, const crn_value *v, const char *option, crn_act **out) {
   *out = NULL;
   if (crn_v_is_none(v) || (v->kind == CRN_V_BOOL && !v->u.b)) return CRN_OK;
   const char *s = crn_v_cstr(v);
@@ -35,6 +35,7 @@ crn_status crn_act_of(crn_build *b, const crn_layer *l, const crn_value *v, cons
   a->name = crn_activation_name(a->fn);
   if (a->name && !strcmp(a->name, "identity")) return CRN_OK;
   a->softmax = a->name && (!strcmp(a->name, "softmax") || !strcmp(a->name, "log_softmax"));
+  if (!a->softmax && !l->mixes) l->mixes = crn_activation_mixes(a->fn);
   *out = a;
   return CRN_OK;
 }

@@ -10,7 +10,7 @@
 typedef struct crn_act crn_act;
 
 /* Option value (None, a name, an expression) -> activation; *out NULL = identity. option: for messages. */
-crn_status crn_act_of(crn_build *b, const crn_layer *l, const crn_value *v, const char *option, crn_act **out);
+crn_status crn_act_of(crn_build *b, crn_layer *l, const crn_value *v, const char *option, crn_act **out);
 /* softmax or log_softmax: acts over the feature axis. */
 bool crn_act_is_softmax(const crn_act *a);
 const char *crn_act_name(const crn_act *a); /* "softmax", "sigmoid", "exp", …; NULL: composed */

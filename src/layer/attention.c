@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "layer/layer.h"
+#include "layer/pieces.h"
 #include "tensor/history.h"
 
 /* ---- softmax_over_spatial ------------------------------------------------------------------------------------------- */
@@ -54,6 +54,7 @@ static crn_status sos_infer(crn_build *b, crn_layer *l) {
   }
   if (crn_v_is_none(c->window_start) != crn_v_is_none(c->window_size))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "'window_start' and 'window_size' must be given together");
+  crn_takes_whole(l, &l->out, &c->at, 1);
   const bool windowed = !crn_v_is_none(c->start) || !crn_v_is_none(c->window_start);
   if (windowed && (!crn_dim_is_dynamic(l->out.dims[c->at]) || c->use_time_mask == 0))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "'start' and 'window_start' need a dynamic axis with its mask");
@@ -341,7 +342,7 @@ static crn_status cc_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 }
 
 const crn_layer_desc crn_family_attention[] = {
-    {.name = "softmax_over_spatial", .doc = "Computes softmax over a spatial axis.", .opts = sos_opts, .cfg_size = sizeof(sos_cfg), .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE,
+    {.name = "softmax_over_spatial", .doc = "Computes softmax over a spatial axis.", .opts = sos_opts, .cfg_size = sizeof(sos_cfg), .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM,
      .refs = sos_refs, .infer = sos_infer, .forward = sos_forward},
     {.name = "generic_attention", .doc = "Sums base over time with weights.", .opts = ga_opts, .cfg_size = sizeof(ga_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_NO_SOURCES | CRN_L_NEEDS_FUTURE,
      .infer = ga_infer, .forward = ga_forward},

@@ -237,13 +237,21 @@ static crn_tensor *param(crn_exec *x, crn_layer *l, const char *name, int rank, 
   return p ? crn_t_reshape(crn_exec_run(x), p, rank, shape) : NULL;
 }
 
+/* Outside of training new running statistics are noted. */
+static bool updates_always(const crn_batch_norm *n) { return !(n->fused || n->c.update_only_in_training); }
+
+bool crn_batch_norm_reads_batch(const crn_layer *l) {
+  const crn_batch_norm *n = l->batch_norm;
+  return n->c.force_sample > 0 || (updates_always(n) && !n->c.delay_update);
+}
+
 /* The statistics to normalise with; new running ones are noted. */
 static crn_status choose_stats(crn_exec *x, crn_layer *l, const crn_data *d, const int64_t *shape, stats *use) {
   const crn_batch_norm *n = l->batch_norm;
   const bn_cfg *c = &n->c;
   crn_run *r = crn_exec_run(x);
   const bool train = crn_exec_train(x), of_batch = train || c->force_sample > 0;
-  const bool update = train || !(n->fused || c->update_only_in_training);
+  const bool update = train || updates_always(n);
   stats running = {param(x, l, n->mean, d->t.n, shape), param(x, l, n->variance, d->t.n, shape)}, batch = {NULL, NULL};
   double count = 0;
   if (!running.mean || !running.variance) return r->err->code;
@@ -310,7 +318,7 @@ const crn_layer_desc crn_family_batch_norm[] = {
      .doc = "Normalises over all axes but the feature, by statistics of the batch.",
      .opts = bn_opts,
      .cfg_size = sizeof(bn_cfg),
-     .flags = CRN_L_CONCAT | CRN_L_READS_PADDING,
+     .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_STREAMS,
      .infer = bn_infer,
      .forward = bn_forward},
     {.name = NULL}};

@@ -261,12 +261,12 @@ static crn_status switch_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 }
 
 const crn_layer_desc crn_family_combine[] = {
-    {.name = "combine", .doc = "Joins sources by an operation, from left to right.", .opts = combine_opts, .cfg_size = sizeof(combine_cfg), .flags = CRN_L_MANY_INPUTS,
+    {.name = "combine", .doc = "Joins sources by an operation, from left to right.", .opts = combine_opts, .cfg_size = sizeof(combine_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_STREAMS,
      .infer = combine_infer, .params = combine_params, .forward = combine_forward},
-    {.name = "eval", .doc = "Computes an expression.", .opts = eval_opts, .cfg_size = sizeof(combine_cfg), .flags = CRN_L_MANY_INPUTS,
+    {.name = "eval", .doc = "Computes an expression.", .opts = eval_opts, .cfg_size = sizeof(combine_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_STREAMS,
      .infer = combine_infer, .params = combine_params, .forward = combine_forward},
-    {.name = "compare", .doc = "Compares sources, and a number, in a chain.", .opts = compare_opts, .cfg_size = sizeof(combine_cfg), .flags = CRN_L_MANY_INPUTS,
+    {.name = "compare", .doc = "Compares sources, and a number, in a chain.", .opts = compare_opts, .cfg_size = sizeof(combine_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_STREAMS,
      .infer = compare_infer, .forward = compare_forward},
-    {.name = "switch", .doc = "Takes one of two values by a condition.", .opts = switch_opts, .cfg_size = sizeof(switch_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_NO_SOURCES,
+    {.name = "switch", .doc = "Takes one of two values by a condition.", .opts = switch_opts, .cfg_size = sizeof(switch_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_NO_SOURCES | CRN_L_STREAMS,
      .refs = switch_refs, .infer = switch_infer, .forward = switch_forward},
     {.name = NULL}};

@@ -237,6 +237,7 @@ static crn_status conv_infer(crn_build *b, crn_layer *l) {
   CRN_TRY(crn_spatial_sizes(b, l, c->strides, "strides", s->n, ones, 1, s->stride));
   CRN_TRY(crn_spatial_sizes(b, l, c->dilation_rate, "dilation_rate", s->n, ones, 1, s->dilation));
   CRN_TRY(crn_spatial_padding(b, l, c->padding, s));
+  crn_spatial_streams(l, s);
   l->out = s->t;
   for (int i = 0; i < s->n; i++)
     CRN_TRY(crn_spatial_out_dim(b, l, s, c->out_spatial_dims, i, &l->out.dims[s->first + i]));
@@ -304,7 +305,9 @@ static crn_status conv_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   crn_run *r = crn_exec_run(x);
   crn_data *d = crn_spatial_input(x, l, &c->s, c->use_time_mask > 0, 0);
   crn_tensor *w = filter_of(x, l, c);
+  const crn_data *len[3];
   if (!d || !w) return r->err->code;
+  CRN_TRY(crn_spatial_lengths(x, l, s, d, len));
   int64_t shape[CRN_MAX_RANK] = {1}, result[CRN_MAX_RANK];
   for (int i = 0; i < s->first; i++) {
     shape[0] *= d->v->shape[i];
@@ -314,7 +317,7 @@ static crn_status conv_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   for (int i = 0; i < s->n; i++) { /* added axes have fixed sizes */
     const int axis = s->first + i;
     shape[1 + i] = i < c->s.n ? d->v->shape[axis] : s->t.dims[axis]->size;
-    if (i < c->s.n) out->len[axis] = crn_spatial_lengths(x, s, i, d->len[axis]);
+    if (i < c->s.n) out->len[axis] = len[i];
   }
   shape[1 + s->n] = c->n_in;
   crn_conv_spec spec;
@@ -335,12 +338,13 @@ static crn_status conv_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   return crn_act_apply(x, l, c->act, out);
 }
 
-const crn_layer_desc crn_family_conv[] = {{.name = "conv",
-                                           .doc = "Convolves over one to three spatial axes.",
-                                           .opts = conv_opts,
-                                           .cfg_size = sizeof(conv_cfg),
-                                           .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE,
-                                           .infer = conv_infer,
-                                           .params = conv_params,
-                                           .forward = conv_forward},
-                                          {.name = NULL}};
+const crn_layer_desc crn_family_conv[] = {
+    {.name = "conv",
+     .doc = "Convolves over one to three spatial axes.",
+     .opts = conv_opts,
+     .cfg_size = sizeof(conv_cfg),
+     .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM,
+     .infer = conv_infer,
+     .params = conv_params,
+     .forward = conv_forward},
+    {.name = NULL}};

@@ -103,12 +103,12 @@ bool crn_layer_is_plain_tanh(const crn_layer *l) {
 }
 
 const crn_layer_desc crn_family_copy[] = {
-    {.name = "copy", .doc = "Passes its input through.", .opts = copy_opts, .cfg_size = sizeof(copy_cfg), .flags = CRN_L_CONCAT | CRN_L_COPIES_PRE,
+    {.name = "copy", .doc = "Passes its input through.", .opts = copy_opts, .cfg_size = sizeof(copy_cfg), .flags = CRN_L_CONCAT | CRN_L_COPIES_PRE | CRN_L_STREAMS,
      .infer = copy_infer, .forward = copy_forward},
-    {.name = "dropout", .doc = "Passes its input through, with dropout.", .opts = copy_opts, .cfg_size = sizeof(copy_cfg), .flags = CRN_L_CONCAT | CRN_L_COPIES_PRE,
+    {.name = "dropout", .doc = "Passes its input through, with dropout.", .opts = copy_opts, .cfg_size = sizeof(copy_cfg), .flags = CRN_L_CONCAT | CRN_L_COPIES_PRE | CRN_L_STREAMS,
      .infer = copy_infer, .forward = copy_forward},
-    {.name = "identity", .doc = "Passes its one source through unchanged.", .opts = identity_opts, .cfg_size = sizeof(copy_cfg), .flags = CRN_L_COPIES_PRE,
+    {.name = "identity", .doc = "Passes its one source through unchanged.", .opts = identity_opts, .cfg_size = sizeof(copy_cfg), .flags = CRN_L_COPIES_PRE | CRN_L_STREAMS,
      .infer = identity_infer, .forward = identity_forward},
-    {.name = "activation", .doc = "Applies an activation.", .opts = activation_opts, .cfg_size = sizeof(copy_cfg), .flags = CRN_L_CONCAT,
+    {.name = "activation", .doc = "Applies an activation.", .opts = activation_opts, .cfg_size = sizeof(copy_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS,
      .infer = activation_infer, .forward = activation_forward},
     {.name = NULL}};

@@ -103,7 +103,7 @@ const crn_layer_desc crn_family_dct[] = {{.name = "dct",
                                           .doc = "Computes the discrete cosine transform of the features.",
                                           .opts = dct_opts,
                                           .cfg_size = sizeof(dct_cfg),
-                                          .flags = CRN_L_CONCAT,
+                                          .flags = CRN_L_CONCAT | CRN_L_STREAMS,
                                           .infer = dct_infer,
                                           .forward = dct_forward},
                                          {.name = NULL}};

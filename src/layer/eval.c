@@ -86,6 +86,7 @@ crn_status crn_layer_eval_of(crn_build *b, crn_layer *l, const crn_value *eval, 
   for (int i = 0; i < l->n_src && i < 64; i++)
     if (!c.used[i] && !c.any_dynamic)
       return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'eval': not used sources: source(%d) ('%s')", i, l->src[i]->path);
+  if (!l->mixes) l->mixes = crn_eval_mixes(e->code);
   *out = e;
   return CRN_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "layer/pick.h"
+#include "layer/pieces.h"
 
 typedef struct gather_cfg {
   const crn_value *position, *axis;
@@ -58,6 +59,7 @@ static crn_status gather_infer(crn_build *b, crn_layer *l) {
   if (!l->out_known) return CRN_OK;
   if (c->axis->kind == CRN_V_INT) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis': positions are not allowed");
   CRN_TRY(crn_layer_axis(b, l, &in, c->axis, "axis", &axis));
+  crn_takes_whole(l, &in, &axis, 1);
   c->pos = c->at ? c->at->out : crn_tmpl_scalar(CRN_I32);
   CRN_TRY(check_position(b, l, &c->pos));
   if (clips(c, &in, axis) && crn_tmpl_batch_axis(&c->pos) < 0)
@@ -158,7 +160,7 @@ const crn_layer_desc crn_family_gather[] = {{.name = "gather",
                                              .doc = "Picks entries of an axis.",
                                              .opts = gather_opts,
                                              .cfg_size = sizeof(gather_cfg),
-                                             .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE,
+                                             .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM,
                                              .refs = gather_refs,
                                              .infer = gather_infer,
                                              .forward = gather_forward},

@@ -282,10 +282,10 @@ static crn_status weighted_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 #define ROW(n, d, o, c, f, ...)                                                                                        \
   { .name = n, .doc = d, .opts = o, .cfg_size = sizeof(c), .flags = CRN_L_CONCAT | (f), __VA_ARGS__ }
 const crn_layer_desc crn_family_gating[] = {
-    ROW("gating", "Multiplies one half of the feature with a gate made of the other.", gating_opts, gating_cfg, 0,
-        .infer = gating_infer, .forward = gating_forward),
-    ROW("elemwise_prod", "Multiplies with learned factors.", elemwise_opts, prod_cfg, 0, .infer = elemwise_infer,
-        .params = elemwise_params, .forward = elemwise_forward),
+    ROW("gating", "Multiplies one half of the feature with a gate made of the other.", gating_opts, gating_cfg,
+        CRN_L_STREAMS, .infer = gating_infer, .forward = gating_forward),
+    ROW("elemwise_prod", "Multiplies with learned factors.", elemwise_opts, prod_cfg, CRN_L_STREAMS,
+        .infer = elemwise_infer, .params = elemwise_params, .forward = elemwise_forward),
     ROW("weighted_sum", "Sums over axes with learned weights.", weighted_opts, prod_cfg, 0, .infer = weighted_infer,
         .params = weighted_params, .forward = weighted_forward),
     {.name = NULL}};

@@ -7,6 +7,7 @@
 
 #include "layer/eval.h"
 #include "layer/lengths.h"
+#include "layer/pieces.h"
 
 typedef struct join_cfg {
   const crn_value *axis, *out_spatial_dim, *multiples, *out_dims;
@@ -105,6 +106,8 @@ static crn_status concat_infer(crn_build *b, crn_layer *l) {
   for (int i = 0; i < l->n_src; i++) ts[i].dims[axis[i]] = d; /* one and the same for all */
   CRN_TRY(crn_tmpl_unite(ps, l->n_src, crn_build_version(b), false, &l->out, c->map, NULL, crn_build_err(b)));
   c->at = c->map[0][axis[0]];
+  l->ahead = l->n_src > 1 && crn_streams_along(l, d) ? "it puts sequences behind each other" : NULL;
+  l->causal = !l->ahead;
   for (int i = 0; i < l->n_src; i++)
     if (c->allow_broadcast <= 0 && ts[i].n != l->out.n)
       return crn_layer_fail(b, l, CRN_E_CONFIG,
@@ -131,7 +134,7 @@ static crn_status concat_forward(crn_exec *x, crn_layer *l, crn_data *out) {
         total += d[i]->v->shape[k];
         continue;
       }
-      if (d[i]->v->shape[k] > size[o]) size[o] = d[i]->v->shape[k];
+      if (size[o] == 1) size[o] = d[i]->v->shape[k];
       if (!out->len[o]) out->len[o] = d[i]->len[k];
     }
   }
@@ -193,7 +196,7 @@ static crn_status stack_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     crn_take_lengths(x, d, united);
     v[i] = crn_data_fit(r, d, &united->t, crn_exec_version(x), false);
     for (int o = 0; v[i] && o < united->t.n; o++)
-      if (v[i]->shape[o] > size[o]) size[o] = v[i]->shape[o];
+      if (size[o] == 1) size[o] = v[i]->shape[o];
   }
   for (int i = 0; i < l->n_src; i++) {
     bool same = true;
@@ -257,9 +260,10 @@ static crn_status tile_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 #define ROW(n, d, o, f, ...)                                                                                           \
   { .name = n, .doc = d, .opts = o, .cfg_size = sizeof(join_cfg), .flags = f, __VA_ARGS__ }
 const crn_layer_desc crn_family_join[] = {
-    ROW("concat", "Joins sources along an axis.", concat_opts, CRN_L_MANY_INPUTS | CRN_L_READS_PADDING,
-        .infer = concat_infer, .forward = concat_forward),
-    ROW("stack", "Joins sources along a new axis.", stack_opts, CRN_L_MANY_INPUTS, .infer = stack_infer,
+    ROW("concat", "Joins sources along an axis.", concat_opts,
+        CRN_L_MANY_INPUTS | CRN_L_READS_PADDING | CRN_L_MAY_STREAM, .infer = concat_infer, .forward = concat_forward),
+    ROW("stack", "Joins sources along a new axis.", stack_opts, CRN_L_MANY_INPUTS | CRN_L_STREAMS, .infer = stack_infer,
         .forward = stack_forward),
-    ROW("tile", "Repeats axes as a whole.", tile_opts, CRN_L_CONCAT, .infer = tile_infer, .forward = tile_forward),
+    ROW("tile", "Repeats axes as a whole.", tile_opts, CRN_L_CONCAT | CRN_L_STREAMS, .infer = tile_infer,
+        .forward = tile_forward),
     {.name = NULL}};

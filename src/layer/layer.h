@@ -28,7 +28,9 @@ struct crn_loss;
 enum crn_layer_flags {
   CRN_L_CONCAT = 1u << 0,         /* [in] class: all sources form one input (C1), with the dropout options (C7) */
   CRN_L_NO_SOURCES = 1u << 1,     /* no default "data" source (C1) */
-  CRN_L_NEEDS_FUTURE = 1u << 2,   /* reads frames to the right: refused in streaming sessions */
+  CRN_L_NEEDS_FUTURE = 1u << 2,   /* reads frames to the right: refused in streaming sessions unless ->causal */
+  CRN_L_STREAMS = 1u << 12,       /* each frame comes from itself and from states: runs in pieces whatever the options */
+  CRN_L_MAY_STREAM = 1u << 13,    /* runs in pieces with some options: infer sets ->causal */
   CRN_L_READS_PADDING = 1u << 3,  /* values of valid frames depend on what padding holds, or on the batch */
   CRN_L_INTERNAL = 1u << 4,       /* can't be named in a config */
   CRN_L_MANY_INPUTS = 1u << 5,    /* sources are not concatenated (combine, dot, …); else exactly one unless CONCAT */
@@ -128,7 +130,9 @@ struct crn_layer {
   crn_layer *initial;      /* layer that gives the output before the first step (initial_output), where looked up */
   void *priv;              /* the class's own, made in infer or refs (build arena) */
   int visit;               /* construction's mark */
-  bool causal;             /* reads no frames to the right, and keeps those before as states, whatever the class may do */
+  bool causal;             /* reads no frames to the right, and keeps those before, whatever the class may do */
+  const char *ahead;       /* or why it reads frames to the right with these options */
+  const char *mixes;       /* what in its expression may compute a frame from others, or NULL */
   bool watched;            /* gradients with respect to its output are asked for (layer gradient) */
   bool refs_done, params_done;
   bool failed;             /* a fault of it was told, or of what it depends on; construction goes on without it */
@@ -242,6 +246,15 @@ crn_status crn_state_out(crn_exec *x, crn_layer *l, int i, const crn_data *value
 const struct crn_history *crn_state_append(crn_exec *x, crn_layer *l, int i, int axis, crn_tensor *now);
 /* Final state i of the session's run before, of a layer with keep_states; NULL: none yet (or failed, recorded). */
 const crn_data *crn_kept_state(crn_exec *x, crn_layer *l, int i);
+/* Streaming sessions (layer/pieces.h): a layer outside of loops that looks along an axis puts aside one value that it wants
+ * in the next piece, and counts the frames that passed. kept: NULL in the first piece (or failed, recorded). Otherwise
+ * these do nothing, and every run is the first piece. */
+bool crn_streaming(const crn_exec *x);
+bool crn_stream_first(const crn_exec *x, const crn_layer *l); /* nothing was counted yet */
+int64_t crn_stream_before(const crn_exec *x, const crn_layer *l);
+void crn_stream_pass(crn_exec *x, const crn_layer *l, int64_t frames);
+crn_tensor *crn_stream_kept(crn_exec *x, const crn_layer *l);
+crn_status crn_stream_keep(crn_exec *x, const crn_layer *l, const crn_tensor *v);
 /* Mask bool [B] of this step, of the masked_computation around the layer; NULL: none, or failed (recorded). Where it is
  * false, states stay as they were, but not those that grow: their classes keep the mask along with them. */
 const crn_data *crn_step_mask(crn_exec *x, crn_layer *l);
@@ -259,7 +272,7 @@ const crn_data *crn_sub_of(crn_exec *x, crn_layer *l, crn_layer *of, int i);
 crn_status crn_exec_assign(crn_exec *x, crn_layer *l, const char *param, crn_tensor *value);
 /* What was assigned to it in this run so far, NULL: nothing. */
 crn_tensor *crn_exec_assigned(const crn_exec *x, const crn_layer *l, const char *param);
-/* Step index of the innermost loop around the layer, -1 outside. */
+/* Step index of the innermost loop around the layer, from the sequence's beginning; -1 outside. */
 int64_t crn_exec_step(const crn_exec *x, const crn_layer *l);
 /* bool [B] in l's beams: sequences of the loop that ended before this step; *out NULL: none can have. */
 crn_status crn_step_ended(crn_exec *x, const crn_layer *l, const crn_data **out);

@@ -115,7 +115,7 @@ static const char *const linear_aliases[] = {"hidden", "forward", NULL};
 
 const crn_layer_desc crn_family_linear[] = {
     {.name = "linear", .aliases = linear_aliases, .doc = "Computes act(x·W + b) over the feature axis.", .opts = linear_opts,
-     .cfg_size = sizeof(linear_cfg), .flags = CRN_L_CONCAT, .infer = linear_infer, .params = linear_params, .forward = linear_forward},
+     .cfg_size = sizeof(linear_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS, .infer = linear_infer, .params = linear_params, .forward = linear_forward},
     {.name = "softmax", .doc = "Computes softmax(x·W + b) over the feature axis.", .opts = linear_opts,
-     .cfg_size = sizeof(linear_cfg), .flags = CRN_L_CONCAT, .infer = linear_infer, .params = linear_params, .forward = linear_forward},
+     .cfg_size = sizeof(linear_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS, .infer = linear_infer, .params = linear_params, .forward = linear_forward},
     {.name = NULL}};

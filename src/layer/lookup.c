@@ -197,7 +197,7 @@ const crn_layer_desc crn_family_lookup[] = {{.name = "search_sorted",
                                              .doc = "Gives the cross entropy of each label.",
                                              .opts = ce_opts,
                                              .cfg_size = sizeof(lookup_cfg),
-                                             .flags = CRN_L_NO_SOURCES | CRN_L_MANY_INPUTS,
+                                             .flags = CRN_L_NO_SOURCES | CRN_L_MANY_INPUTS | CRN_L_STREAMS,
                                              .infer = ce_infer,
                                              .forward = ce_forward},
                                             {.name = NULL}};

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "layer/layer.h"
+#include "layer/pieces.h"
 
 typedef struct norm_cfg {
   double epsilon, p;
@@ -105,6 +105,7 @@ static crn_status norm_infer(crn_build *b, crn_layer *l) {
   if (!known) return CRN_OK;
   if (l->out.sparse) return crn_layer_fail(b, l, CRN_E_CONFIG, "the source is sparse");
   CRN_TRY(chosen_axes(b, l, c, &l->out));
+  crn_takes_whole(l, &l->out, c->at, c->n_at);
   CRN_TRY(crn_layer_axes(b, l, &l->out, c->param_shape, "param_shape", c->par, &c->n_par));
   for (int i = 0; i < c->n_par; i++)
     if (l->out.dims[c->par[i]]->size < 0)
@@ -176,6 +177,7 @@ static crn_status math_norm_infer(crn_build *b, crn_layer *l) {
   if (!known) return CRN_OK;
   if (l->out.sparse) return crn_layer_fail(b, l, CRN_E_CONFIG, "the source is sparse");
   CRN_TRY(chosen_axes(b, l, c, &l->out));
+  crn_takes_whole(l, &l->out, c->at, c->n_at);
   bool gone[CRN_MAX_RANK] = {false};
   for (int i = 0; i < c->n_at; i++) gone[c->at[i]] = true;
   for (int i = l->out.n; i-- > 0;) {
@@ -234,7 +236,7 @@ const crn_layer_desc crn_family_norm[] = {{.name = "layer_norm",
                                            .doc = "Normalises over the feature axis.",
                                            .opts = layer_norm_opts,
                                            .cfg_size = sizeof(norm_cfg),
-                                           .flags = CRN_L_CONCAT,
+                                           .flags = CRN_L_CONCAT | CRN_L_STREAMS,
                                            .infer = layer_norm_infer,
                                            .params = layer_norm_params,
                                            .forward = layer_norm_forward},
@@ -242,7 +244,7 @@ const crn_layer_desc crn_family_norm[] = {{.name = "layer_norm",
                                            .doc = "Normalises over given axes.",
                                            .opts = norm_opts,
                                            .cfg_size = sizeof(norm_cfg),
-                                           .flags = CRN_L_CONCAT | CRN_L_READS_PADDING,
+                                           .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_MAY_STREAM,
                                            .infer = norm_infer,
                                            .params = norm_params,
                                            .forward = norm_forward},
@@ -250,7 +252,7 @@ const crn_layer_desc crn_family_norm[] = {{.name = "layer_norm",
                                            .doc = "Computes the p-norm over axes.",
                                            .opts = math_norm_opts,
                                            .cfg_size = sizeof(norm_cfg),
-                                           .flags = CRN_L_CONCAT,
+                                           .flags = CRN_L_CONCAT | CRN_L_MAY_STREAM,
                                            .infer = math_norm_infer,
                                            .forward = math_norm_forward},
                                           {.name = NULL}};

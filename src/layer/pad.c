@@ -7,6 +7,7 @@
 
 #include "layer/eval.h"
 #include "layer/lengths.h"
+#include "layer/pieces.h"
 #include "layer/shape_list.h"
 
 typedef struct pad_cfg {
@@ -82,6 +83,16 @@ static crn_status longer_dim(crn_build *b, crn_layer *l, int axis, int64_t left,
   return crn_given_dim(b, l, given, i, d, &l->out.dims[axis]);
 }
 
+static void pad_streams(crn_layer *l, const pad_cfg *c) {
+  l->ahead = NULL;
+  for (int i = 0; i < c->n_at; i++) {
+    if (!crn_streams_along(l, l->out.dims[c->at[i]])) continue;
+    if (c->right[i]) l->ahead = "'padding' puts frames behind the last one";
+    if (c->left[i] && strcmp(c->mode, "constant")) l->ahead = "'mode' takes the frames in front from later ones";
+  }
+  l->causal = !l->ahead;
+}
+
 static crn_status pad_infer(crn_build *b, crn_layer *l) {
   pad_cfg *c = l->cfg;
   bool known;
@@ -89,6 +100,7 @@ static crn_status pad_infer(crn_build *b, crn_layer *l) {
   l->out_known = known;
   if (!known) return CRN_OK;
   CRN_TRY(pad_axes(b, l, c));
+  pad_streams(l, c);
   c->dynamic = crn_v_is_none(c->handle_dynamic_dims) ? crn_build_version(b) >= 21 : crn_v_truth(c->handle_dynamic_dims);
   for (int i = 0; i < c->n_at; i++) {
     if (c->dynamic && strcmp(c->mode, "constant") && c->right[i] && l->out.dims[c->at[i]]->size < 0)
@@ -110,6 +122,11 @@ static crn_tensor *inside(crn_run *r, int rank, int axis, int64_t size, int64_t 
   return crn_binary(r, CRN_B_LOGICAL_AND, lo, crn_binary(r, CRN_B_LESS, pos, crn_t_scalar(r, CRN_I32, (double)end)));
 }
 
+/* What is in front of an axis came with the first piece. */
+static bool later_piece(const crn_exec *x, const crn_layer *l, const crn_dim *axis) {
+  return crn_streams_along(l, axis) && !crn_stream_first(x, l);
+}
+
 static crn_status pad_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const pad_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
@@ -120,12 +137,12 @@ static crn_status pad_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   crn_tensor *v = in->v;
   for (int i = 0; i < c->n_at && v; i++) {
     const int a = c->at[i];
-    const int64_t T = v->shape[a];
-    v = crn_pad(r, v, a, c->left[i], c->right[i], c->mode, c->number);
-    out->len[a] = crn_lengths_affine(x, out->len[a], 1, c->left[i] + c->right[i], 1);
+    const int64_t T = v->shape[a], left = later_piece(x, l, in->t.dims[a]) ? 0 : c->left[i];
+    v = crn_pad(r, v, a, left, c->right[i], c->mode, c->number);
+    out->len[a] = crn_lengths_affine(x, out->len[a], 1, left + c->right[i], 1);
     if (!v) break;
     if (strcmp(c->mode, "constant")) continue;
-    if (value) v = crn_where(r, inside(r, v->rank, a, v->shape[a], c->left[i], c->left[i] + T), v, value->v);
+    if (value) v = crn_where(r, inside(r, v->rank, a, v->shape[a], left, left + T), v, value->v);
     if (!c->dynamic || !c->right[i] || !in->len[a]) continue;
     crn_data *d = crn_data_copy(r, out); /* frames up to left + length stay */
     if (!d) return r->err->code;
@@ -134,6 +151,7 @@ static crn_status pad_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     crn_tensor *keep = crn_data_mask(r, d, a);
     v = value ? crn_where(r, keep, v, value->v) : crn_mask_fill(r, v, keep, c->number);
   }
+  crn_stream_pass(x, l, 0);
   out->v = v;
   return v ? CRN_OK : r->err->code;
 }
@@ -186,6 +204,7 @@ static crn_status prefix_infer(crn_build *b, crn_layer *l) {
   bool known;
   CRN_TRY(time_axis_infer(b, l, &known));
   if (!known) return CRN_OK;
+  l->causal = !c->repeat_layer;
   if (c->repeat_layer) {
     crn_tmpl_to_batch_major(&l->out, NULL);
     CRN_TRY(crn_layer_axis(b, l, &l->out, c->axis, "axis", &c->at[0]));
@@ -248,8 +267,10 @@ static crn_status prefix_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!in) return r->err->code;
   for (int i = 0; i < in->t.n; i++) out->len[i] = in->len[i];
   if (c->repeat_layer) return prefix_each(x, l, out, in);
-  out->len[c->at[0]] = crn_lengths_affine(x, in->len[c->at[0]], 1, c->n, 1);
-  out->v = crn_pad(r, in->v, c->at[0], c->n, 0, "constant", c->number);
+  const int64_t n = later_piece(x, l, in->t.dims[c->at[0]]) ? 0 : c->n;
+  crn_stream_pass(x, l, 0);
+  out->len[c->at[0]] = crn_lengths_affine(x, in->len[c->at[0]], 1, n, 1);
+  out->v = crn_pad(r, in->v, c->at[0], n, 0, "constant", c->number);
   return out->v ? CRN_OK : r->err->code;
 }
 
@@ -259,6 +280,8 @@ static crn_status postfix_infer(crn_build *b, crn_layer *l) {
   CRN_TRY(time_axis_infer(b, l, &known));
   if (!known) return CRN_OK;
   const crn_dim *old = l->out.dims[c->at[0]];
+  l->ahead = crn_streams_along(l, old) ? "its frames come behind the last one" : NULL;
+  l->causal = !l->ahead;
   if (c->layer && c->layer->out_known && crn_tmpl_find(&c->layer->out, old) >= 0)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'postfix': layer '%s' has the axis itself", c->layer->path);
   CRN_TRY(longer_dim(b, l, c->at[0], 0, c->n, NULL, 0));
@@ -290,15 +313,15 @@ static crn_status postfix_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   return out->v ? CRN_OK : r->err->code;
 }
 
-#define ROW(n, d, o, ...)                                                                                              \
+#define ROW(n, d, o, f, ...)                                                                                           \
   {                                                                                                                    \
-    .name = n, .doc = d, .opts = o, .cfg_size = sizeof(pad_cfg), .flags = CRN_L_CONCAT | CRN_L_READS_PADDING,          \
+    .name = n, .doc = d, .opts = o, .cfg_size = sizeof(pad_cfg), .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | (f),    \
     __VA_ARGS__                                                                                                        \
   }
 const crn_layer_desc crn_family_pad[] = {
-    ROW("pad", "Pads axes.", pad_opts, .refs = pad_refs, .infer = pad_infer, .forward = pad_forward),
-    ROW("prefix_in_time", "Puts constant frames before an axis.", prefix_opts, .refs = prefix_refs,
+    ROW("pad", "Pads axes.", pad_opts, CRN_L_MAY_STREAM, .refs = pad_refs, .infer = pad_infer, .forward = pad_forward),
+    ROW("prefix_in_time", "Puts constant frames before an axis.", prefix_opts, CRN_L_MAY_STREAM, .refs = prefix_refs,
         .infer = prefix_infer, .forward = prefix_forward),
-    ROW("postfix_in_time", "Puts frames behind each sequence.", postfix_opts, .refs = postfix_refs,
+    ROW("postfix_in_time", "Puts frames behind each sequence.", postfix_opts, CRN_L_NEEDS_FUTURE, .refs = postfix_refs,
         .infer = postfix_infer, .forward = postfix_forward),
     {.name = NULL}};

@@ -87,6 +87,7 @@ static crn_status pool_infer(crn_build *b, crn_layer *l) {
   for (int i = 0; i < n; i++)
     if (s->mode == CRN_PAD_SAME && s->dilation[i] > 1)
       return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'padding': same does not work with dilation");
+  crn_spatial_streams(l, s);
   l->out = s->t;
   for (int i = 0; i < n; i++) CRN_TRY(crn_spatial_out_dim(b, l, s, c->out_spatial_dims, i, &l->out.dims[s->first + i]));
   crn_tmpl_update_roles(&l->out);
@@ -109,7 +110,9 @@ static crn_status pool_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const crn_spatial *s = &c->s;
   crn_run *r = crn_exec_run(x);
   crn_data *d = crn_spatial_input(x, l, s, c->use_time_mask > 0, c->max ? -(double)FLT_MAX : 0);
+  const crn_data *len[3];
   if (!d) return r->err->code;
+  CRN_TRY(crn_spatial_lengths(x, l, s, d, len));
   int64_t shape[CRN_MAX_RANK] = {1}, result[CRN_MAX_RANK];
   bool identity = true;
   for (int i = 0; i < s->first; i++) {
@@ -119,7 +122,7 @@ static crn_status pool_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   }
   for (int i = 0; i < s->n; i++) {
     shape[1 + i] = d->v->shape[s->first + i];
-    out->len[s->first + i] = crn_spatial_lengths(x, s, i, d->len[s->first + i]);
+    out->len[s->first + i] = len[i];
     identity = identity && s->k[i] == 1 && s->stride[i] == 1 && !s->pad[i];
   }
   shape[1 + s->n] = d->v->shape[s->first + s->n];
@@ -135,11 +138,12 @@ static crn_status pool_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   return out->v ? CRN_OK : r->err->code;
 }
 
-const crn_layer_desc crn_family_pool[] = {{.name = "pool",
-                                           .doc = "Takes the largest or the mean value of windows over spatial axes.",
-                                           .opts = pool_opts,
-                                           .cfg_size = sizeof(pool_cfg),
-                                           .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE,
-                                           .infer = pool_infer,
-                                           .forward = pool_forward},
-                                          {.name = NULL}};
+const crn_layer_desc crn_family_pool[] = {
+    {.name = "pool",
+     .doc = "Takes the largest or the mean value of windows over spatial axes.",
+     .opts = pool_opts,
+     .cfg_size = sizeof(pool_cfg),
+     .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM,
+     .infer = pool_infer,
+     .forward = pool_forward},
+    {.name = NULL}};

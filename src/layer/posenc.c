@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "layer/layer.h"
+#include "layer/lengths.h"
+#include "layer/pieces.h"
 
 #define POS_MAX_DIM 1e9
 
@@ -121,6 +122,7 @@ static crn_status pos_infer(crn_build *b, crn_layer *l) {
   c->at = l->out.time_axis;
   if (!crn_v_is_none(c->axis)) CRN_TRY(crn_layer_axis(b, l, &l->out, c->axis, "axis", &c->at));
   if (c->at < 0 && !crn_layer_in_loop(l) && crn_loop_dim(l)) c->at = crn_tmpl_find(&l->out, crn_loop_dim(l));
+  l->causal = true;
   if (c->at >= 0 || c->constant >= 0) return CRN_OK;
   crn_tmpl t = crn_tmpl_scalar(CRN_I32);
   if (crn_tmpl_batch_axis(&l->out) >= 0) t.dims[t.n++] = crn_build_dims(b)->batch;
@@ -143,7 +145,9 @@ static crn_tensor *positions(crn_exec *x, crn_layer *l, const crn_tmpl *t, const
   if (c->constant >= 0) return crn_t_full(r, CRN_I32, t->n, shape, (double)c->constant);
   if (c->at >= 0) {
     shape[c->at] = like->shape[c->at];
-    return crn_t_reshape(r, crn_range(r, CRN_I32, 0, like->shape[c->at]), t->n, shape);
+    const int64_t first = crn_streams_along(l, t->dims[c->at]) ? crn_stream_before(x, l) : 0;
+    crn_stream_pass(x, l, shape[c->at]);
+    return crn_t_reshape(r, crn_range(r, CRN_I32, first, shape[c->at]), t->n, shape);
   }
   const crn_data *before = crn_state_in(x, l, 0);
   crn_data *now = crn_data_copy(r, before);
@@ -279,6 +283,7 @@ static crn_status rel_infer(crn_build *b, crn_layer *l) {
   l->out.time_axis = 0;
   l->out.time_explicit = true;
   l->ends_beam = true;
+  l->causal = c->step || c->query_at == c->key_at;
   return CRN_OK;
 }
 
@@ -327,8 +332,11 @@ static crn_status rel_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     const crn_tmpl lt = crn_tmpl_scalar(CRN_I32);
     out->len[key] = crn_data_new(r, &lt, crn_t_full(r, CRN_I32, 0, NULL, (double)n_keys));
   } else {
-    n_keys = in->v->shape[c->key_at];
-    out->len[key] = in->len[c->key_at];
+    const int64_t before = crn_streams_along(l, in->t.dims[c->key_at]) ? crn_stream_before(x, l) : 0;
+    n_keys = in->v->shape[c->key_at] + before;
+    offset += before;
+    out->len[key] = crn_lengths_affine(x, in->len[c->key_at], 1, before, 1);
+    crn_stream_pass(x, l, in->v->shape[c->key_at]);
     if (key == 1) out->len[0] = in->len[c->query_at];
   }
   const int64_t shape[2] = {n_queries, n_keys};
@@ -349,7 +357,7 @@ const crn_layer_desc crn_family_posenc[] = {{.name = "positional_encoding",
                                              .doc = "Gives sinusoids of the position.",
                                              .opts = pos_opts,
                                              .cfg_size = sizeof(pos_cfg),
-                                             .flags = CRN_L_CONCAT | CRN_L_NO_SOURCES,
+                                             .flags = CRN_L_CONCAT | CRN_L_NO_SOURCES | CRN_L_STREAMS,
                                              .refs = pos_refs,
                                              .infer = pos_infer,
                                              .forward = pos_forward,
@@ -358,7 +366,7 @@ const crn_layer_desc crn_family_posenc[] = {{.name = "positional_encoding",
                                              .doc = "Gives vectors of the clipped distances between frames.",
                                              .opts = rel_opts,
                                              .cfg_size = sizeof(rel_cfg),
-                                             .flags = CRN_L_CONCAT,
+                                             .flags = CRN_L_CONCAT | CRN_L_MAY_STREAM,
                                              .refs = rel_refs,
                                              .infer = rel_infer,
                                              .params = rel_params,

@@ -48,7 +48,7 @@ const crn_layer_desc crn_family_print[] = {{.name = "print",
                                             .doc = "Passes its input on and writes it to the log.",
                                             .opts = print_opts,
                                             .cfg_size = sizeof(print_cfg),
-                                            .flags = CRN_L_CONCAT | CRN_L_COPIES_PRE,
+                                            .flags = CRN_L_CONCAT | CRN_L_COPIES_PRE | CRN_L_STREAMS,
                                             .infer = print_infer,
                                             .forward = print_forward},
                                            {.name = NULL}};

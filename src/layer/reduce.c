@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layer/layer.h"
+#include "layer/pieces.h"
 
 /* ---- reduce --------------------------------------------------------------------------------------------------------- */
 
@@ -73,6 +73,7 @@ static crn_status reduce_infer(crn_build *b, crn_layer *l) {
   if (l->out.sparse) return crn_layer_fail(b, l, CRN_E_CONFIG, "the source is sparse");
   if (batch_first(c)) crn_tmpl_to_batch_major(&l->out, NULL);
   CRN_TRY(crn_layer_axes(b, l, &l->out, reduce_axes(c), "axis", c->at, &c->n_at));
+  crn_takes_whole(l, &l->out, c->at, c->n_at);
   bool has_batch = false, has_time = false;
   for (int i = 0; i < c->n_at; i++) {
     has_batch |= l->out.dims[c->at[i]]->kind == CRN_DIM_BATCH;
@@ -324,6 +325,8 @@ static crn_status dot_infer(crn_build *b, crn_layer *l) {
     CRN_TRY(dot_axes(b, l, t[0], c->red1, "red1", -1, c->red[0], &c->n_red));
     CRN_TRY(dot_axes(b, l, t[1], c->red2, "red2", -2, c->red[1], &n2));
   }
+  crn_takes_whole(l, t[0], c->red[0], c->n_red);
+  if (l->causal) crn_takes_whole(l, t[1], c->red[1], n2);
   if (c->n_red != n2) return crn_layer_fail(b, l, CRN_E_CONFIG, "%d axes of source 1 are reduced, but %d of source 2", c->n_red, n2);
   const bool absent = !crn_v_get(l->dict, "var1") && !crn_v_get(l->dict, "var2") && version >= 3;
   const bool automatic = absent || (is_auto(c->var1) && is_auto(c->var2));
@@ -468,12 +471,12 @@ static crn_status length_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 }
 
 const crn_layer_desc crn_family_reduce[] = {
-    {.name = "reduce", .doc = "Reduces axes by sum, mean, max and the like.", .opts = reduce_opts, .cfg_size = sizeof(reduce_cfg), .flags = CRN_L_CONCAT,
+    {.name = "reduce", .doc = "Reduces axes by sum, mean, max and the like.", .opts = reduce_opts, .cfg_size = sizeof(reduce_cfg), .flags = CRN_L_CONCAT | CRN_L_MAY_STREAM,
      .infer = reduce_infer, .forward = reduce_forward},
-    {.name = "reduce_out", .doc = "Reduces groups of neighbouring features (maxout).", .opts = reduce_out_opts, .cfg_size = sizeof(reduce_out_cfg), .flags = CRN_L_CONCAT,
+    {.name = "reduce_out", .doc = "Reduces groups of neighbouring features (maxout).", .opts = reduce_out_opts, .cfg_size = sizeof(reduce_out_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS,
      .infer = reduce_out_infer, .forward = reduce_out_forward},
-    {.name = "dot", .doc = "Sums products of two sources over common axes.", .opts = dot_opts, .cfg_size = sizeof(dot_cfg), .flags = CRN_L_MANY_INPUTS,
+    {.name = "dot", .doc = "Sums products of two sources over common axes.", .opts = dot_opts, .cfg_size = sizeof(dot_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_MAY_STREAM,
      .infer = dot_infer, .forward = dot_forward},
-    {.name = "length", .doc = "Gives the lengths of an axis.", .opts = length_opts, .cfg_size = sizeof(length_cfg), .flags = CRN_L_MANY_INPUTS,
+    {.name = "length", .doc = "Gives the lengths of an axis.", .opts = length_opts, .cfg_size = sizeof(length_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_NEEDS_FUTURE,
      .infer = length_infer, .forward = length_forward},
     {.name = NULL}};

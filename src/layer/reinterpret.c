@@ -153,6 +153,6 @@ static crn_status reint_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 }
 
 const crn_layer_desc crn_family_reinterpret[] = {
-    {.name = "reinterpret_data", .doc = "Changes what the axes mean, not the values.", .opts = reint_opts, .cfg_size = sizeof(reint_cfg), .flags = CRN_L_CONCAT | CRN_L_COPIES_PRE,
+    {.name = "reinterpret_data", .doc = "Changes what the axes mean, not the values.", .opts = reint_opts, .cfg_size = sizeof(reint_cfg), .flags = CRN_L_CONCAT | CRN_L_COPIES_PRE | CRN_L_STREAMS,
      .infer = reint_infer, .forward = reint_forward},
     {.name = NULL}};

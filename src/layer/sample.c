@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "layer/lengths.h"
+#include "layer/pieces.h"
 #include "layer/shape_list.h"
 
 typedef struct sample_cfg {
@@ -99,6 +100,7 @@ static crn_status repeat_infer(crn_build *b, crn_layer *l) {
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
                           "not implemented: 'repetitions' as a layer for a source without a batch axis");
   const int64_t n = (int64_t)c->number;
+  l->causal = !c->layer;
   if (!c->layer && n == 1) return CRN_OK;
   return new_dim(b, l, c, old->size < 0 ? -1 : old->size * n, "repeat", c->layer ? -1 : n);
 }
@@ -222,6 +224,9 @@ static crn_status resize_infer(crn_build *b, crn_layer *l) {
     return crn_layer_fail(
         b, l, CRN_E_CONFIG,
         "the size of an axis of fixed size must be known: 'factor' as a layer and 'fill_dropout' are not possible");
+  const bool between = strcmp(c->kind, "nn") && strcmp(c->kind, "nearest_neighbor") && strcmp(c->kind, "fill");
+  l->causal = l->out.dims[c->to]->size >= 0 || crn_layer_in_loop(l) || (whole && !between && !drops(c));
+  l->ahead = l->causal ? NULL : "its frames depend on later ones, or on how many there are";
   if (whole && c->number == 1) return CRN_OK;
   return new_dim(b, l, c, old < 0 ? -1 : resized(old, c->number), "resize",
                  whole && !drops(c) ? (int64_t)c->number : -1);
@@ -356,7 +361,7 @@ static crn_status resize_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 #define ROW(n, d, o, ...)                                                                                              \
   {                                                                                                                    \
     .name = n, .doc = d, .opts = o, .cfg_size = sizeof(sample_cfg),                                                    \
-    .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE, __VA_ARGS__                                      \
+    .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM, __VA_ARGS__                   \
   }
 const crn_layer_desc crn_family_sample[] = {ROW("repeat", "Repeats each frame a number of times.", repeat_opts,
                                                 .refs = repeat_refs, .infer = repeat_infer, .forward = repeat_forward),

@@ -291,7 +291,7 @@ static crn_tensor *append(crn_exec *x, crn_layer *l, int i, crn_tensor *now, int
   if (!d) return NULL;
   crn_tensor *all = before->v->shape[axis] ? crn_concat(r, 2, parts, axis) : now;
   const selfatt_cfg *c = l->cfg;
-  d->v = c->restrict_state > 0 && !c->step ? now : all;
+  d->v = c->restrict_state > 0 && !c->step && !crn_streaming(x) ? now : all;
   d->beam = out->beam;
   crn_tmpl scalar = crn_tmpl_scalar(CRN_I32);
   if (!all) return NULL;
@@ -325,7 +325,7 @@ static crn_tensor *valid_left(crn_exec *x, crn_layer *l, const heads *h, crn_ten
   const crn_data *n = crn_value_of(x, l, c->state_var_lengths);
   const crn_data *start = c->start[0] ? crn_value_of(x, l, c->start[0]) : NULL;
   if (!n || (c->start[0] && !start)) return NULL;
-  const int64_t steps = c->step ? crn_exec_step(x, l) : 0, column[4] = {h->B, 1, 1, 1};
+  const int64_t steps = c->step ? crn_exec_step(x, l) : crn_stream_before(x, l), column[4] = {h->B, 1, 1, 1};
   const int64_t before = start ? start->v->shape[2] : h->left - steps; /* frames at the beginning */
   crn_tensor *v = n->v->dtype == CRN_I32 ? n->v : crn_cast(r, n->v, CRN_I32);
   v = crn_broadcast_to(r, v, 1, &h->B);
@@ -409,7 +409,9 @@ static crn_status attend_to(crn_exec *x, crn_layer *l, const crn_data *in, heads
     h->T_all = h->k->shape[2];
   }
   h->left = h->T_all - h->T;
-  return attend(x, l, c, in, h, out);
+  CRN_TRY(attend(x, l, c, in, h, out));
+  if (!c->step) crn_stream_pass(x, l, h->T);
+  return CRN_OK;
 }
 
 static crn_status selfatt_forward(crn_exec *x, crn_layer *l, crn_data *out) {
@@ -435,7 +437,7 @@ const crn_layer_desc crn_family_selfatt[] = {{.name = "self_attention",
                                               .doc = "Attends with several heads from a sequence to itself.",
                                               .opts = selfatt_opts,
                                               .cfg_size = sizeof(selfatt_cfg),
-                                              .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE,
+                                              .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM,
                                               .refs = selfatt_refs,
                                               .infer = selfatt_infer,
                                               .params = selfatt_params,

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "layer/layer.h"
+#include "layer/pieces.h"
 
 typedef struct shape_cfg {
   const crn_value *axis, *axis1, *axis2, *dims, *axes, *dim, *dtype, *pad_to_multiples, *enforce_batch, *n_out;
@@ -131,6 +131,7 @@ static crn_status squeeze_infer(crn_build *b, crn_layer *l) {
     CRN_TRY(crn_layer_axes(b, l, &l->out, c->axis, "axis", c->at, &c->n_at));
     if (!c->n_at && c->allow_no_op <= 0) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'axis': there is no such axis");
   }
+  crn_takes_whole(l, &l->out, c->at, c->n_at);
   bool gone[CRN_MAX_RANK] = {false};
   for (int i = 0; i < c->n_at; i++) {
     const crn_dim *dim = l->out.dims[c->at[i]];
@@ -242,6 +243,8 @@ static crn_status split_infer(crn_build *b, crn_layer *l) {
   const int at = c->at[0];
   const crn_dim *old = l->out.dims[at];
   CRN_TRY(split_sizes(b, l, c, old, parts, &product, &open));
+  l->ahead = crn_streams_along(l, old) && product > 1 ? "the last of its parts is filled up at the end" : NULL;
+  l->causal = !l->ahead && old->kind != CRN_DIM_BATCH;
   const bool pad = crn_v_is_none(c->pad_to_multiples) ? old->size < 0 : crn_v_truth(c->pad_to_multiples);
   if (old->size >= 0 && pad && old->size % product) return crn_layer_fail(b, l, CRN_E_CONFIG, "a fixed axis can't be padded");
   if (old->size >= 0 && (open >= 0 ? old->size % product : old->size != product))
@@ -335,6 +338,18 @@ static bool merge_keeps_order(crn_build *b, const crn_layer *l) {
   return crn_v_is_none(c->keep_order_given) ? crn_build_version(b) >= 6 : crn_v_truth(c->keep_order_given);
 }
 
+/* A frame's entries must come one after the other in the merged axis. */
+static void merge_streams(crn_layer *l, const shape_cfg *c) {
+  l->causal = true;
+  l->ahead = NULL;
+  for (int i = 0; i < c->n_at; i++) {
+    const crn_dim *d = l->out.dims[c->at[i]];
+    if (d->kind == CRN_DIM_BATCH) l->causal = false;
+    if (i && crn_streams_along(l, d)) l->ahead = "its frames are not next to each other in the merged axis";
+  }
+  if (l->ahead) l->causal = false;
+}
+
 static crn_status merge_infer(crn_build *b, crn_layer *l) {
   shape_cfg *c = l->cfg;
   bool known;
@@ -358,6 +373,7 @@ static crn_status merge_infer(crn_build *b, crn_layer *l) {
           c->at[k] = c->at[k - 1];
           c->at[k - 1] = tmp;
         }
+  merge_streams(l, c);
   if (c->n_at < 2) return CRN_OK;
   bool batch = false, feature = false, time = false, dynamic = false;
   int64_t size = 1;
@@ -501,11 +517,11 @@ static crn_status cast_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 }
 
 const crn_layer_desc crn_family_shape[] = {
-    {.name = "expand_dims", .doc = "Adds an axis.", .opts = expand_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT, .infer = expand_infer, .forward = expand_forward},
-    {.name = "squeeze", .doc = "Removes axes of size 1.", .opts = squeeze_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT, .infer = squeeze_infer, .forward = squeeze_forward},
-    {.name = "swap_axes", .doc = "Exchanges two axes.", .opts = swap_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT, .infer = swap_infer, .forward = swap_forward},
-    {.name = "split_dims", .doc = "Splits an axis into several.", .opts = split_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT, .infer = split_infer, .forward = split_forward},
-    {.name = "merge_dims", .doc = "Merges axes into one.", .opts = merge_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT, .infer = merge_infer, .forward = merge_forward},
-    {.name = "combine_dims", .doc = "Merges axes in the order listed.", .opts = merge_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT, .infer = merge_infer, .forward = merge_forward},
-    {.name = "cast", .doc = "Changes the type of the values.", .opts = cast_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT, .infer = cast_infer, .forward = cast_forward},
+    {.name = "expand_dims", .doc = "Adds an axis.", .opts = expand_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS, .infer = expand_infer, .forward = expand_forward},
+    {.name = "squeeze", .doc = "Removes axes of size 1.", .opts = squeeze_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT | CRN_L_MAY_STREAM, .infer = squeeze_infer, .forward = squeeze_forward},
+    {.name = "swap_axes", .doc = "Exchanges two axes.", .opts = swap_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS, .infer = swap_infer, .forward = swap_forward},
+    {.name = "split_dims", .doc = "Splits an axis into several.", .opts = split_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT | CRN_L_MAY_STREAM, .infer = split_infer, .forward = split_forward},
+    {.name = "merge_dims", .doc = "Merges axes into one.", .opts = merge_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT | CRN_L_MAY_STREAM, .infer = merge_infer, .forward = merge_forward},
+    {.name = "combine_dims", .doc = "Merges axes in the order listed.", .opts = merge_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT | CRN_L_MAY_STREAM, .infer = merge_infer, .forward = merge_forward},
+    {.name = "cast", .doc = "Changes the type of the values.", .opts = cast_opts, .cfg_size = sizeof(shape_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS, .infer = cast_infer, .forward = cast_forward},
     {.name = NULL}};

@@ -294,16 +294,16 @@ static crn_status tile_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 #define ROW(n, d, o, f, ...)                                                                                           \
   { .name = n, .doc = d, .opts = o, .cfg_size = sizeof(signal_cfg), .flags = f, __VA_ARGS__ }
 const crn_layer_desc crn_family_signal[] = {
-    ROW("mel_filterbank", "Applies triangular filters of the mel scale to a spectrum.", mel_opts, CRN_L_CONCAT,
-        .infer = mel_infer, .forward = mel_forward),
-    ROW("complex_linear_projection", "Computes log magnitudes of a complex linear projection.", clp_opts, CRN_L_CONCAT,
-        .infer = clp_infer, .params = clp_params, .forward = clp_forward),
+    ROW("mel_filterbank", "Applies triangular filters of the mel scale to a spectrum.", mel_opts,
+        CRN_L_CONCAT | CRN_L_STREAMS, .infer = mel_infer, .forward = mel_forward),
+    ROW("complex_linear_projection", "Computes log magnitudes of a complex linear projection.", clp_opts,
+        CRN_L_CONCAT | CRN_L_STREAMS, .infer = clp_infer, .params = clp_params, .forward = clp_forward),
     ROW("first_t_frames_noise_estimator", "Averages the first frames and repeats the mean.", noise_opts,
         CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE, .infer = noise_infer, .forward = noise_forward),
-    ROW("signal_masking", "Multiplies a signal with a mask.", masking_opts, CRN_L_NO_SOURCES | CRN_L_MANY_INPUTS,
-        .infer = masking_infer, .forward = masking_forward),
+    ROW("signal_masking", "Multiplies a signal with a mask.", masking_opts,
+        CRN_L_NO_SOURCES | CRN_L_MANY_INPUTS | CRN_L_STREAMS, .infer = masking_infer, .forward = masking_forward),
     ROW("normalize_length_scores", "Raises scores to the power of the frame number.", no_opts, CRN_L_CONCAT,
         .infer = scores_infer, .forward = scores_forward),
-    ROW("tile_features", "Repeats the features as a block.", tile_opts, CRN_L_CONCAT, .infer = tile_infer,
-        .forward = tile_forward),
+    ROW("tile_features", "Repeats the features as a block.", tile_opts, CRN_L_CONCAT | CRN_L_STREAMS,
+        .infer = tile_infer, .forward = tile_forward),
     {.name = NULL}};

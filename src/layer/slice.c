@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "layer/lengths.h"
+#include "layer/pieces.h"
 #include "layer/shape_list.h"
 
 typedef struct slice_cfg {
@@ -107,6 +108,10 @@ static crn_status slice_infer(crn_build *b, crn_layer *l) {
   if (old->size >= 0 && c->last > old->size)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'slice_end' is %lld, but the axis has size %lld",
                           (long long)c->last, (long long)old->size);
+  l->ahead = NULL;
+  if (crn_streams_along(l, old) && (c->step < 0 || c->last != CRN_UNSET))
+    l->ahead = "it counts frames from the end, or gives an axis of fixed size";
+  l->causal = !l->ahead;
   CRN_TRY(slice_dim(b, l, c, old, &d));
   const crn_dim *given = l->common.out_dim;
   if (given && given->size == d->size) d = crn_dim_as_kind(crn_build_dims(b), given, old->kind);
@@ -147,6 +152,18 @@ static crn_status fits(crn_exec *x, const crn_layer *l, int64_t n) {
                        start ? "slice_start" : "slice_end", (long long)(start ? c->first : c->last), (long long)n);
 }
 
+/* From a frame on, in a stream. */
+static crn_status slice_piece(crn_exec *x, crn_layer *l, crn_data *out, const crn_data *in) {
+  const slice_cfg *c = l->cfg;
+  crn_run *r = crn_exec_run(x);
+  const crn_windows w = {.extent = c->first + 1, .stride = c->step};
+  crn_windowed p;
+  CRN_TRY(crn_stream_windows(x, l, &w, in->v, c->at, in->len[c->at], &p));
+  out->v = crn_slice(r, p.v, c->at, p.n ? c->first : 0, p.n, c->step);
+  out->len[c->at] = p.len;
+  return out->v ? CRN_OK : r->err->code;
+}
+
 static crn_status slice_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const slice_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
@@ -154,6 +171,7 @@ static crn_status slice_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!in) return r->err->code;
   const bool batch = in->t.dims[c->at]->kind == CRN_DIM_BATCH;
   for (int i = 0; i < in->t.n; i++) out->len[i] = batch ? sliced_lengths(x, c, in->len[i]) : in->len[i];
+  if (crn_streaming(x) && crn_streams_along(l, in->t.dims[c->at])) return slice_piece(x, l, out, in);
   if (!batch && out->t.dims[c->at]->size >= 0) {
     CRN_TRY(fits(x, l, in->v->shape[c->at]));
     out->len[c->at] = NULL;
@@ -420,13 +438,13 @@ static crn_status nd_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   return c->arranged ? nd_by_layer(x, l, out, in) : nd_in_place(x, l, out, in);
 }
 
-#define ROW(n, d, o, ...)                                                                                              \
+#define ROW(n, d, o, f, ...)                                                                                           \
   {                                                                                                                    \
     .name = n, .doc = d, .opts = o, .cfg_size = sizeof(slice_cfg),                                                     \
-    .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE, __VA_ARGS__                                      \
+    .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE | (f), __VA_ARGS__                                \
   }
-const crn_layer_desc crn_family_slice[] = {
-    ROW("slice", "Cuts an axis at fixed positions.", slice_opts, .infer = slice_infer, .forward = slice_forward),
-    ROW("slice_nd", "Cuts an axis at positions of each sequence.", nd_opts, .refs = nd_refs, .infer = nd_infer,
-        .forward = nd_forward),
-    {.name = NULL}};
+const crn_layer_desc crn_family_slice[] = {ROW("slice", "Cuts an axis at fixed positions.", slice_opts,
+                                               CRN_L_MAY_STREAM, .infer = slice_infer, .forward = slice_forward),
+                                           ROW("slice_nd", "Cuts an axis at positions of each sequence.", nd_opts, 0,
+                                               .refs = nd_refs, .infer = nd_infer, .forward = nd_forward),
+                                           {.name = NULL}};

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "layer/pieces.h"
 #include "layer/shape_list.h"
 
 typedef struct source_cfg {
@@ -327,13 +328,16 @@ static crn_status in_axis_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const source_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
   int64_t n = c->fixed;
+  int64_t first = 0;
   if (c->at >= 0) {
     const crn_data *d = crn_source(x, l, 0);
     if (!d) return r->err->code;
     n = d->v->shape[c->at];
     out->len[0] = d->len[c->at];
+    if (crn_streams_along(l, d->t.dims[c->at])) first = crn_stream_before(x, l);
+    crn_stream_pass(x, l, n);
   }
-  out->v = numbers(r, out->t.dtype, 0, 1, n);
+  out->v = numbers(r, out->t.dtype, first, 1, n);
   return out->v ? CRN_OK : r->err->code;
 }
 
@@ -376,17 +380,17 @@ static crn_status from_length_forward(crn_exec *x, crn_layer *l, crn_data *out) 
 #define ROW(n, d, o, f, ...)                                                                                           \
   { .name = n, .doc = d, .opts = o, .cfg_size = sizeof(source_cfg), .flags = f, __VA_ARGS__ }
 const crn_layer_desc crn_family_source[] = {
-    ROW("constant", "Gives a constant.", constant_opts, CRN_L_NO_SOURCES, .infer = constant_infer,
+    ROW("constant", "Gives a constant.", constant_opts, CRN_L_NO_SOURCES | CRN_L_STREAMS, .infer = constant_infer,
         .forward = constant_forward),
-    ROW("variable", "Gives a parameter.", variable_opts, CRN_L_NO_SOURCES, .infer = variable_infer,
+    ROW("variable", "Gives a parameter.", variable_opts, CRN_L_NO_SOURCES | CRN_L_STREAMS, .infer = variable_infer,
         .params = variable_params, .forward = variable_forward),
-    ROW("train_flag", "Tells whether this is training.", no_opts, CRN_L_NO_SOURCES, .infer = flag_infer,
+    ROW("train_flag", "Tells whether this is training.", no_opts, CRN_L_NO_SOURCES | CRN_L_STREAMS, .infer = flag_infer,
         .forward = flag_forward),
-    ROW("global_train_step", "Gives the number of optimiser steps so far.", no_opts, CRN_L_NO_SOURCES,
+    ROW("global_train_step", "Gives the number of optimiser steps so far.", no_opts, CRN_L_NO_SOURCES | CRN_L_STREAMS,
         .infer = step_infer, .forward = step_forward),
-    ROW("range", "Counts from a number up to a limit.", range_opts, CRN_L_NO_SOURCES, .infer = range_infer,
-        .forward = range_forward),
-    ROW("range_in_axis", "Counts the positions of an axis.", in_axis_opts, 0, .infer = in_axis_infer,
+    ROW("range", "Counts from a number up to a limit.", range_opts, CRN_L_NO_SOURCES | CRN_L_STREAMS,
+        .infer = range_infer, .forward = range_forward),
+    ROW("range_in_axis", "Counts the positions of an axis.", in_axis_opts, CRN_L_STREAMS, .infer = in_axis_infer,
         .forward = in_axis_forward),
     ROW("range_from_length", "Counts up to given lengths.", from_length_opts, 0, .infer = from_length_infer,
         .forward = from_length_forward),

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "layer/lengths.h"
+#include "layer/pieces.h"
 
 /* ---- construction ---------------------------------------------------------------------------------------------------
  */
@@ -186,6 +187,38 @@ void crn_spatial_spec(const crn_spatial *s, const int64_t *sizes, crn_conv_spec 
   }
 }
 
-const crn_data *crn_spatial_lengths(crn_exec *x, const crn_spatial *s, int i, const crn_data *len) {
-  return crn_lengths_affine(x, len, 1, s->stride[i] - 1 - shrink_of(s, i), s->stride[i]);
+/* ---- pieces of a stream ---------------------------------------------------------------------------------------------
+ */
+
+void crn_spatial_streams(crn_layer *l, const crn_spatial *s) {
+  int n = 0;
+  l->ahead = NULL;
+  for (int i = 0; i < s->n; i++) {
+    if (!crn_streams_along(l, s->t.dims[s->first + i])) continue;
+    n++;
+    if (s->k[i] > 1 && s->mode != CRN_PAD_VALID)
+      l->ahead =
+          "its padding puts frames behind the last one; padding 'valid' behind a layer 'pad' on the left side does not";
+    else if (s->pad[i])
+      l->ahead = "'padding' puts frames behind the last one";
+  }
+  if (n > 1) l->ahead = "several of its axes have no fixed size";
+  l->causal = !l->ahead;
+}
+
+crn_status crn_spatial_lengths(crn_exec *x, crn_layer *l, const crn_spatial *s, crn_data *d, const crn_data *len[3]) {
+  for (int i = 0; i < s->n; i++) {
+    const int axis = s->first + i;
+    const crn_data *old = axis < d->t.n ? d->len[axis] : NULL;
+    if (!crn_streaming(x) || !crn_streams_along(l, s->t.dims[axis])) {
+      len[i] = crn_lengths_affine(x, old, 1, s->stride[i] - 1 - shrink_of(s, i), s->stride[i]);
+      continue;
+    }
+    const crn_windows w = {.extent = (s->k[i] - 1) * s->dilation[i] + 1, .stride = s->stride[i]};
+    crn_windowed p;
+    CRN_TRY(crn_stream_windows(x, l, &w, d->v, axis, old, &p));
+    d->v = p.v;
+    len[i] = p.len;
+  }
+  return CRN_OK;
 }

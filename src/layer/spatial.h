@@ -36,7 +36,10 @@ crn_status crn_spatial_out_dim(crn_build *b, const crn_layer *l, const crn_spati
 crn_data *crn_spatial_input(crn_exec *x, crn_layer *l, const crn_spatial *s, bool mask, double fill);
 /* Paddings for an array with these sizes of the spatial axes. */
 void crn_spatial_spec(const crn_spatial *s, const int64_t *sizes, crn_conv_spec *spec);
-/* Lengths of axis i after the operation. */
-const crn_data *crn_spatial_lengths(crn_exec *x, const crn_spatial *s, int i, const crn_data *len);
+/* For infer: whether the layer runs in pieces of a stream. */
+void crn_spatial_streams(crn_layer *l, const crn_spatial *s);
+/* Lengths of the spatial axes after the operation. In a streaming session d's frames become those of the windows that
+ * end in this piece. */
+crn_status crn_spatial_lengths(crn_exec *x, crn_layer *l, const crn_spatial *s, crn_data *d, const crn_data *len[3]);
 
 #endif

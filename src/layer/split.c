@@ -116,7 +116,7 @@ const crn_layer_desc crn_family_split[] = {{.name = "split",
                                             .doc = "Cuts a fixed axis into parts, which are sub layers.",
                                             .opts = split_opts,
                                             .cfg_size = sizeof(split_cfg),
-                                            .flags = CRN_L_CONCAT,
+                                            .flags = CRN_L_CONCAT | CRN_L_STREAMS,
                                             .infer = split_infer,
                                             .forward = split_forward},
                                            {.name = NULL}};

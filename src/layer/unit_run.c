@@ -57,13 +57,19 @@ static crn_tensor *flat_lens(crn_unit_run *c, const arrangement *a) {
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
-/* A pass over an own axis inside of a loop begins anew in each step of the loop. */
+/* A pass over an own axis inside of a loop begins anew in each step of the loop; one over another axis than that which
+ * comes in pieces, in each piece. */
+static bool begins_anew(const crn_unit_run *c) {
+  if (crn_layer_in_loop(c->l)) return !c->u->single;
+  return crn_streaming(c->x) && (c->u->single || !crn_dim_is_dynamic(c->l->out.dims[0]));
+}
+
 static const crn_data *state_before(crn_unit_run *c, int i, const crn_data *out, const int64_t *shape) {
   if (c->u->given_state) {
     crn_data *d = crn_data_new(c->r, &c->l->states[i].t, NULL);
     return d && crn_unit_state_given(c->x, c->l, i, d, shape) == CRN_OK ? d : NULL;
   }
-  if (c->u->single || !crn_layer_in_loop(c->l)) return crn_state_in(c->x, c->l, i);
+  if (!begins_anew(c)) return crn_state_in(c->x, c->l, i);
   crn_data *d = crn_data_new(c->r, &c->l->states[i].t, NULL);
   if (!d) return NULL;
   d->beam = out->beam;

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "layer/lengths.h"
+#include "layer/pieces.h"
 
 typedef struct window_cfg {
   const crn_value *axis, *window_size, *window_dim, *window_left, *window_right, *out_spatial_dim, *summand;
@@ -92,6 +93,9 @@ static crn_status window_infer(crn_build *b, crn_layer *l) {
     return crn_layer_add_state(b, l, "state", &l->out);
   }
   const crn_dim *old = l->out.dims[c->at], *d = old;
+  l->ahead =
+      c->right && crn_streams_along(l, old) ? "its windows reach behind the frame itself ('window_right')" : NULL;
+  l->causal = !l->ahead;
   const int64_t shrink = c->valid ? c->w - 1 : 0, room = old->size - shrink;
   if (shrink || c->stride > 1)
     CRN_TRY(crn_changed_dim(b, l, old,
@@ -139,6 +143,21 @@ static crn_status window_init(crn_exec *x, crn_layer *l, int i, crn_data *out) {
   return out->v ? CRN_OK : r->err->code;
 }
 
+/* Frames of all windows (with those of padding), how many windows they are, and of each sequence. */
+static crn_status window_frames(crn_exec *x, crn_layer *l, const crn_data *in, int at, crn_windowed *p) {
+  const window_cfg *c = l->cfg;
+  crn_run *r = crn_exec_run(x);
+  if (crn_streaming(x) && crn_streams_along(l, in->t.dims[at])) {
+    const crn_windows w = {.extent = c->w, .stride = c->stride, .left = c->left};
+    return crn_stream_windows(x, l, &w, in->v, at, in->len[at], p);
+  }
+  const int64_t T = in->v->shape[at], shrink = c->valid ? c->w - 1 : 0;
+  p->n = T <= shrink ? 0 : (T - shrink + c->stride - 1) / c->stride;
+  p->len = crn_lengths_affine(x, in->len[at], 1, c->stride - 1 - shrink, c->stride);
+  p->v = crn_pad(r, in->v, at, c->left, c->right, "constant", 0);
+  return p->v ? CRN_OK : r->err->code;
+}
+
 static crn_status window_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const window_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
@@ -154,22 +173,21 @@ static crn_status window_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     if (!(in = crn_data_permute(r, in, perm))) return r->err->code;
     at = 0;
   }
-  const int64_t T = in->v->shape[at], shrink = c->valid ? c->w - 1 : 0;
-  const int64_t n = T <= shrink ? 0 : (T - shrink + c->stride - 1) / c->stride;
+  crn_windowed p;
+  CRN_TRY(window_frames(x, l, in, at, &p));
   for (int i = 0; i < in->t.n; i++) out->len[i < c->place ? i : i + 1] = in->len[i];
   const int to = at < c->place ? at : at + 1;
-  out->len[to] = crn_lengths_affine(x, in->len[at], 1, c->stride - 1 - shrink, c->stride);
-  crn_tensor *v = crn_pad(r, in->v, at, c->left, c->right, "constant", 0);
+  out->len[to] = p.len;
   crn_tensor **parts = CRN_ARENA_ARRAY(&r->arena, crn_tensor *, c->w);
-  if (!v || !parts) return v ? crn_err_memory(r->err) : r->err->code;
-  if (n == 0) { /* no window fits: nothing to cut */
+  if (!parts) return crn_err_memory(r->err);
+  if (p.n == 0) { /* no window fits: nothing to cut */
     int64_t shape[CRN_MAX_RANK];
     for (int i = 0; i < out->t.n; i++)
       shape[i] = i == c->place ? c->w : i == to ? 0 : in->v->shape[i < c->place ? i : i - 1];
-    out->v = crn_t_zeros(r, v->dtype, out->t.n, shape);
+    out->v = crn_t_zeros(r, in->v->dtype, out->t.n, shape);
     return out->v ? CRN_OK : r->err->code;
   }
-  for (int64_t k = 0; k < c->w; k++) parts[k] = crn_slice(r, v, at, k, n, c->stride);
+  for (int64_t k = 0; k < c->w; k++) parts[k] = crn_slice(r, p.v, at, k, p.n, c->stride);
   out->v = crn_stack(r, (int)c->w, parts, c->place);
   return out->v ? CRN_OK : r->err->code;
 }
@@ -204,6 +222,8 @@ static crn_status cumsum_infer(crn_build *b, crn_layer *l) {
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
                           "not implemented: 'additional_left_summand_per_element' that is not a number");
   CRN_TRY(crn_axis_or_step(b, l, &l->out, c->axis, &c->at, &c->step));
+  l->ahead = c->reverse > 0 && !c->step && crn_streams_along(l, l->out.dims[c->at]) ? "it sums from the end" : NULL;
+  l->causal = !l->ahead;
   if (!c->step) return CRN_OK;
   if (c->reverse > 0)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'reverse' is not possible inside a loop over the axis");
@@ -219,6 +239,22 @@ static crn_status cumsum_init(crn_exec *x, crn_layer *l, int i, crn_data *out) {
   return out->v ? CRN_OK : r->err->code;
 }
 
+/* Sums go on from those of the piece before, in the precision in which they are added up. */
+static crn_tensor *cumsum_piece(crn_exec *x, crn_layer *l, crn_tensor *v, int at) {
+  crn_run *r = crn_exec_run(x);
+  const bool real = v && crn_dtype_is_float(v->dtype);
+  const crn_dtype dtype = v ? v->dtype : CRN_F32;
+  crn_tensor *kept = crn_stream_kept(x, l), *sum = real && dtype != CRN_F64 ? crn_cast(r, v, CRN_F64) : v;
+  if (!sum || v->shape[at] == 0) return sum ? v : NULL;
+  if (kept) sum = crn_concat(r, 2, (crn_tensor *[]){kept, sum}, at);
+  sum = crn_cumsum(r, sum, at, false, false);
+  if (!sum) return NULL;
+  const int64_t n = sum->shape[at], T = v->shape[at];
+  if (crn_stream_keep(x, l, crn_slice(r, sum, at, n - 1, 1, 1)) != CRN_OK) return NULL;
+  sum = crn_slice(r, sum, at, n - T, T, 1);
+  return sum && sum->dtype != dtype ? crn_cast(r, sum, dtype) : sum;
+}
+
 static crn_status cumsum_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const window_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
@@ -229,7 +265,8 @@ static crn_status cumsum_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   crn_tensor *v = in->v;
   if (!crn_v_is_none(c->summand) && crn_v_to_float(c->summand, &summand)) v = crn_add_scalar(r, v, summand);
   if (!c->step) {
-    v = crn_cumsum(r, v, c->at, false, c->reverse > 0);
+    const bool piece = crn_streaming(x) && crn_streams_along(l, in->t.dims[c->at]);
+    v = piece ? cumsum_piece(x, l, v, c->at) : crn_cumsum(r, v, c->at, false, c->reverse > 0);
     out->v = cumsum_start(l) != 0 ? crn_add_scalar(r, v, cumsum_start(l)) : v;
     return out->v ? CRN_OK : r->err->code;
   }
@@ -249,6 +286,18 @@ static const crn_opt shift_opts[] = {
     OPT(adjust_size_info, CRN_OPT_BOOL, "True", .doc = "lengths move along"),
     CRN_OPT_END};
 
+/* To the right, filled up; or to the left, the first frames dropped. */
+static void shift_streams(crn_layer *l, const window_cfg *c, const crn_dim *axis) {
+  l->ahead = NULL;
+  if (crn_streams_along(l, axis)) {
+    if (c->amount < 0 && c->pad > 0) l->ahead = "it gives later frames ('amount' below 0)";
+    if (c->amount > 0 && c->pad <= 0) l->ahead = "it leaves out the last frames";
+    if (c->amount < 0 && c->adjust_size_info <= 0)
+      l->ahead = "without 'adjust_size_info' lengths depend on the longest";
+  }
+  l->causal = !l->ahead;
+}
+
 static crn_status shift_infer(crn_build *b, crn_layer *l) {
   window_cfg *c = l->cfg;
   bool known;
@@ -265,11 +314,29 @@ static crn_status shift_infer(crn_build *b, crn_layer *l) {
   if (old->size >= 0 && pad && adjust)
     return crn_layer_fail(b, l, CRN_E_CONFIG,
                           "option 'adjust_size_info' must be False for an axis of fixed size that is padded");
+  shift_streams(l, c, old);
   if (pad && !adjust) return CRN_OK;
   CRN_TRY(crn_changed_dim(b, l, old, old->size < 0 ? -1 : old->size - n, "shift_axis", "shift", c->amount, pad, adjust,
                           &l->out.dims[c->at]));
   crn_tmpl_update_roles(&l->out);
   return CRN_OK;
+}
+
+static crn_status shift_piece(crn_exec *x, crn_layer *l, crn_data *out, const crn_data *in) {
+  const window_cfg *c = l->cfg;
+  crn_run *r = crn_exec_run(x);
+  const int at = c->at;
+  const int64_t a = c->amount, n = a < 0 ? -a : a, T = in->v->shape[at];
+  const crn_windows w = {.extent = n + 1, .stride = 1, .left = a > 0 ? n : 0, .fill = c->pad_value};
+  crn_tensor *lens = a > 0 && c->adjust_size_info > 0 ? crn_data_lens(r, in, at) : NULL;
+  for (int64_t i = 0; lens && i < crn_t_size(lens); i++)
+    if (crn_t_i32(lens)[i] < T)
+      return crn_exec_fail(x, l, "not implemented: sequences of different length in a stream, with 'adjust_size_info'");
+  crn_windowed p;
+  CRN_TRY(crn_stream_windows(x, l, &w, in->v, at, in->len[at], &p));
+  out->v = crn_slice(r, p.v, at, a > 0 ? 0 : p.n ? n : 0, p.n, 1);
+  out->len[at] = p.len;
+  return out->v ? CRN_OK : r->err->code;
 }
 
 static crn_status shift_forward(crn_exec *x, crn_layer *l, crn_data *out) {
@@ -279,6 +346,7 @@ static crn_status shift_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!in) return r->err->code;
   const int64_t T = in->v->shape[c->at], a = c->amount, n = a < 0 ? -a : a, cut = n < T ? n : T;
   for (int i = 0; i < in->t.n; i++) out->len[i] = in->len[i];
+  if (crn_streaming(x) && crn_streams_along(l, in->t.dims[c->at])) return shift_piece(x, l, out, in);
   crn_tensor *v = crn_slice(r, in->v, c->at, a > 0 ? 0 : cut, T - cut, 1);
   if (c->pad > 0) v = crn_pad(r, v, c->at, a > 0 ? cut : 0, a > 0 ? 0 : cut, "constant", c->pad_value);
   out->v = v;
@@ -296,10 +364,10 @@ static crn_status shift_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   { .name = n, .doc = d, .opts = o, .cfg_size = sizeof(window_cfg), .flags = CRN_L_CONCAT | (f), __VA_ARGS__ }
 const crn_layer_desc crn_family_window[] = {
     ROW("window", "Adds an axis with the neighbours of each frame.", window_opts,
-        CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE, .infer = window_infer, .forward = window_forward,
+        CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM, .infer = window_infer, .forward = window_forward,
         .state_init = window_init),
-    ROW("cumsum", "Sums up along an axis.", cumsum_opts, CRN_L_READS_PADDING, .infer = cumsum_infer,
+    ROW("cumsum", "Sums up along an axis.", cumsum_opts, CRN_L_READS_PADDING | CRN_L_MAY_STREAM, .infer = cumsum_infer,
         .forward = cumsum_forward, .state_init = cumsum_init),
-    ROW("shift_axis", "Moves values along an axis.", shift_opts, CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE,
-        .infer = shift_infer, .forward = shift_forward),
+    ROW("shift_axis", "Moves values along an axis.", shift_opts,
+        CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM, .infer = shift_infer, .forward = shift_forward),
     {.name = NULL}};

@@ -450,7 +450,7 @@ static const crn_data *concat_sources(crn_exec *x, crn_layer *l) {
     for (int k = 0; k < d[i]->t.n; k++) {
       const int o = map[i][k];
       if (o < 0) continue;
-      if (d[i]->v->shape[k] > size[o] || size[o] == 1) size[o] = d[i]->v->shape[k];
+      if (size[o] == 1) size[o] = d[i]->v->shape[k];
       if (!out->len[o]) out->len[o] = d[i]->len[k];
       if (d[i]->beam) out->beam = d[i]->beam;
     }
@@ -596,7 +596,8 @@ void crn_exec_apply_assigns(crn_exec *x) {
 }
 
 int64_t crn_exec_step(const crn_exec *x, const crn_layer *l) {
-  return l->body->loop ? crn_exec_loop(x, l->body->loop)->step : -1;
+  const crn_loop *loop = l->body->loop;
+  return loop ? crn_exec_loop(x, loop)->step + crn_stream_before(x, loop->runner) : -1;
 }
 
 crn_status crn_step_ended(crn_exec *x, const crn_layer *l, const crn_data **out) {

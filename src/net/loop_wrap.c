@@ -276,6 +276,9 @@ static crn_status shift_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   out->pre = NULL;
   out->pre_act = NULL;
   if (T == 0) return CRN_OK;
+  crn_tensor *kept = crn_stream_kept(x, l);
+  if (kept) first = kept;
+  CRN_TRY(crn_stream_keep(x, l, crn_t_rows(r, tm->v, T - 1, 1)));
   crn_tensor *parts[2] = {crn_t_reshape(r, first, tm->v->rank, shape), crn_t_rows(r, tm->v, 0, T - 1)};
   out->v = crn_concat(r, 2, parts, 0);
   return out->v ? CRN_OK : r->err->code;
@@ -301,19 +304,22 @@ static crn_status step_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   crn_run *r = &x->run;
   crn_loop *loop = l->scope->loop;
   if (l->body->loop == loop) {
-    out->v = crn_t_full(r, CRN_I32, 0, NULL, (double)crn_exec_loop(x, loop)->step);
+    out->v = crn_t_full(r, CRN_I32, 0, NULL, (double)crn_exec_step(x, l));
     return out->v ? CRN_OK : r->err->code;
   }
+  int64_t n;
   if (loop->len_layer) {
     const crn_data *d = crn_exec_slot(x, loop->len_layer)->out;
     if (!d) return crn_exec_fail(x, l, "the length is not known");
-    out->v = crn_range(r, CRN_I32, 0, d->v->shape[loop->len_axis]);
+    n = d->v->shape[loop->len_axis];
     out->len[0] = d->len[loop->len_axis];
   } else {
     crn_loop_run *lr = crn_exec_loop(x, loop);
-    out->v = crn_range(r, CRN_I32, 0, lr->n_steps);
+    n = lr->n_steps;
     out->len[0] = lr->lens;
   }
+  out->v = crn_range(r, CRN_I32, crn_stream_before(x, l), n);
+  crn_stream_pass(x, l, n);
   return out->v ? CRN_OK : r->err->code;
 }
 

@@ -95,9 +95,9 @@ static crn_status rec_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 
 const crn_layer_desc crn_family_rec[] = {
     {.name = "rec", .doc = "Runs a recurrent unit or a net dict over an axis.", .opts = rec_opts, .cfg_size = sizeof(crn_rec_cfg),
-     .flags = CRN_L_CONCAT | CRN_L_STATE_IS_OUTPUT | CRN_L_TARGET_BY_HAND, .make = rec_make, .refs = rec_refs, .infer = rec_infer,
+     .flags = CRN_L_CONCAT | CRN_L_STATE_IS_OUTPUT | CRN_L_TARGET_BY_HAND | CRN_L_STREAMS, .make = rec_make, .refs = rec_refs, .infer = rec_infer,
      .params = rec_params, .forward = rec_forward, .state_init = crn_unit_state_init},
     {.name = "rnn_cell", .doc = "Runs one step of a recurrent unit.", .opts = cell_opts, .cfg_size = sizeof(crn_rec_cfg),
-     .flags = CRN_L_CONCAT | CRN_L_STATE_IS_OUTPUT, .refs = crn_unit_refs, .infer = crn_unit_infer,
+     .flags = CRN_L_CONCAT | CRN_L_STATE_IS_OUTPUT | CRN_L_STREAMS, .refs = crn_unit_refs, .infer = crn_unit_infer,
      .params = crn_unit_params, .forward = crn_unit_forward, .state_init = crn_unit_state_init},
     {.name = NULL}};

@@ -6,9 +6,7 @@
 
 #include <string.h>
 
-#include "layer/rec.h"
 #include "net/loop.h"
-#include "net/wrappers.h"
 
 typedef struct kept_value { /* a copy outside of the run's memory */
   void *data;
@@ -19,59 +17,31 @@ typedef struct kept_value { /* a copy outside of the run's memory */
   bool set;
 } kept_value;
 
+typedef struct key_state { /* of a data key */
+  bool *ended;             /* [B]: sequences of which a piece was shorter than the others' */
+  int64_t B;
+} key_state;
+
 struct crn_stream {
   kept_value **states;  /* by layer index, each n_states */
   kept_value **carried; /* by body index, each n_carried */
   int *n_states, *n_carried;
-  int n_layers, n_bodies;
+  kept_value *aside; /* by layer index: what a layer put aside */
+  int64_t *frames;   /* by layer index: those that passed, -1: no piece came yet */
+  key_state *keys;   /* by extern index */
+  int n_layers, n_bodies, n_keys;
 };
 
-/* ---- which networks -------------------------------------------------------------------------------------------------
- */
-
-/* Classes that give frame t from frames up to t, of which all memory is in their states. */
-static bool runs_in_pieces(const crn_layer *l) {
-  static const char *const classes[] = {
-      "linear",     "hidden", "softmax",    "copy",     "dropout",    "identity",        "activation", "combine",
-      "compare",    "switch", "layer_norm", "gating",   "cast",       "reduce_out",      "rec",        "rnn_cell",
-      "subnetwork", "choice", "constant",   "variable", "batch_norm", "reinterpret_data"};
-  if (l->desc->flags & CRN_L_INTERNAL || l->causal) return true;
-  for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
-    if (!strcmp(l->desc->name, classes[i])) return true;
-  return false;
-}
-
-static bool runs_backwards(const crn_layer *l) {
-  int64_t direction;
-  if (strcmp(l->desc->name, "rec") != 0) return false;
-  return crn_v_to_int(((const crn_rec_cfg *)l->cfg)->direction, &direction) && direction < 0;
-}
-
-/* nativelstm, nativelstmlowmem: the hidden state is lost between pieces. */
-static bool keeps_cell_only(const crn_layer *l) {
-  return !strcmp(l->desc->name, "rec") && l->n_states == 1 && !strcmp(l->states[0].name, "c");
-}
-
-static crn_status check_body(const crn_body *b, crn_err *err) {
-  for (int i = 0; i < b->n; i++) {
-    const crn_layer *l = b->order[i];
-    if (!l->live) continue;
-    if (runs_backwards(l) || (l->desc->flags & CRN_L_NEEDS_FUTURE && !l->causal && !l->body->loop))
-      return crn_fail(err, CRN_E_CONFIG, "streaming: layer '%s' (%s) needs frames to come", l->path, l->desc->name);
-    if (keeps_cell_only(l))
-      return crn_fail(
-          err, CRN_E_NOT_IMPLEMENTED,
-          "streaming: not implemented: layer '%s' (%s): its unit's state is the cell alone; use nativelstm2", l->path,
-          l->desc->name);
-    if (!l->body->loop && !runs_in_pieces(l))
-      return crn_fail(err, CRN_E_CONFIG, "streaming: not implemented: layer '%s' (%s) in pieces", l->path,
-                      l->desc->name);
+static void reset_counts(crn_stream *s) {
+  for (int i = 0; s->frames && i < s->n_layers; i++) s->frames[i] = -1;
+  for (int i = 0; s->keys && i < s->n_keys; i++) {
+    crn_free(s->keys[i].ended);
+    s->keys[i].ended = NULL;
   }
-  return CRN_OK;
 }
 
 crn_status crn_stream_start(crn_exec *x, crn_err *err) {
-  CRN_TRY(check_body(&x->net->body, err));
+  CRN_TRY(crn_stream_check(x->net, err));
   crn_stream *s = crn_calloc(1, sizeof(*s));
   if (!s) return crn_err_memory(err);
   x->stream = s;
@@ -81,7 +51,13 @@ crn_status crn_stream_start(crn_exec *x, crn_err *err) {
   s->carried = crn_calloc((size_t)s->n_bodies + 1, sizeof(*s->carried));
   s->n_states = crn_calloc((size_t)s->n_layers + 1, sizeof(*s->n_states));
   s->n_carried = crn_calloc((size_t)s->n_bodies + 1, sizeof(*s->n_carried));
-  if (!s->states || !s->carried || !s->n_states || !s->n_carried) return crn_err_memory(err);
+  s->n_keys = x->net->n_externs;
+  s->aside = crn_calloc((size_t)s->n_layers + 1, sizeof(*s->aside));
+  s->frames = crn_calloc((size_t)s->n_layers + 1, sizeof(*s->frames));
+  s->keys = crn_calloc((size_t)s->n_keys + 1, sizeof(*s->keys));
+  if (!s->states || !s->carried || !s->n_states || !s->n_carried || !s->aside || !s->frames || !s->keys)
+    return crn_err_memory(err);
+  reset_counts(s);
   for (int i = 0; i < s->n_layers; i++) {
     s->n_states[i] = x->net->layers[i]->n_states;
     if (s->n_states[i] && !(s->states[i] = crn_calloc((size_t)s->n_states[i], sizeof(kept_value))))
@@ -100,46 +76,56 @@ static void each_value(crn_stream *s, void (*fn)(kept_value *)) {
     for (int k = 0; s->states && s->states[i] && k < s->n_states[i]; k++) fn(&s->states[i][k]);
   for (int i = 0; i < s->n_bodies; i++)
     for (int k = 0; s->carried && s->carried[i] && k < s->n_carried[i]; k++) fn(&s->carried[i][k]);
+  for (int i = 0; s->aside && i < s->n_layers; i++) fn(&s->aside[i]);
 }
 
 static void forget_value(kept_value *v) { v->set = false; }
 static void free_value(kept_value *v) { crn_free(v->data); }
 
 void crn_stream_forget(crn_exec *x) {
-  if (x->stream) each_value(x->stream, forget_value);
+  if (!x->stream) return;
+  each_value(x->stream, forget_value);
+  reset_counts(x->stream);
 }
 
 void crn_stream_free(crn_stream *s) {
   if (!s) return;
   each_value(s, free_value);
+  reset_counts(s);
   for (int i = 0; s->states && i < s->n_layers; i++) crn_free(s->states[i]);
   for (int i = 0; s->carried && i < s->n_bodies; i++) crn_free(s->carried[i]);
   crn_free(s->states);
   crn_free(s->carried);
   crn_free(s->n_states);
   crn_free(s->n_carried);
+  crn_free(s->aside);
+  crn_free(s->frames);
+  crn_free(s->keys);
   crn_free(s);
 }
 
 /* ---- values ---------------------------------------------------------------------------------------------------------
  */
 
-static crn_status keep(crn_exec *x, kept_value *v, const crn_data *d) {
-  d = crn_state_whole(x, d);
-  if (!d || !d->v) return x->run.err->code;
-  const size_t bytes = (size_t)crn_t_size(d->v) * crn_dtype_bytes(d->v->dtype);
+static crn_status keep_tensor(crn_exec *x, kept_value *v, const crn_tensor *t) {
+  const size_t bytes = (size_t)crn_t_size(t) * crn_dtype_bytes(t->dtype);
   if (bytes > v->cap) {
     void *p = crn_realloc(v->data, bytes);
     if (!p) return crn_err_memory(x->run.err);
     v->data = p;
     v->cap = bytes;
   }
-  if (bytes) memcpy(v->data, crn_t_data(d->v), bytes);
-  v->dtype = d->v->dtype;
-  v->rank = d->v->rank;
-  memcpy(v->shape, d->v->shape, sizeof(v->shape));
+  if (bytes) memcpy(v->data, crn_t_data(t), bytes);
+  v->dtype = t->dtype;
+  v->rank = t->rank;
+  memcpy(v->shape, t->shape, sizeof(v->shape));
   v->set = true;
   return CRN_OK;
+}
+
+static crn_status keep(crn_exec *x, kept_value *v, const crn_data *d) {
+  d = crn_state_whole(x, d);
+  return d && d->v ? keep_tensor(x, v, d->v) : x->run.err->code;
 }
 
 static crn_data *give(crn_exec *x, const kept_value *v, const crn_tmpl *t) {
@@ -168,7 +154,75 @@ static crn_status save_layer(crn_exec *x, const crn_layer *l) {
   return CRN_OK;
 }
 
+/* ---- what layers put aside -------------------------------------------------------------------------------------- */
+
+bool crn_streaming(const crn_exec *x) { return x->stream; }
+
+bool crn_stream_first(const crn_exec *x, const crn_layer *l) { return !x->stream || x->stream->frames[l->index] < 0; }
+
+int64_t crn_stream_before(const crn_exec *x, const crn_layer *l) {
+  return crn_stream_first(x, l) ? 0 : x->stream->frames[l->index];
+}
+
+void crn_stream_pass(crn_exec *x, const crn_layer *l, int64_t frames) {
+  if (x->stream) x->stream->frames[l->index] = crn_stream_before(x, l) + frames;
+}
+
+crn_tensor *crn_stream_kept(crn_exec *x, const crn_layer *l) {
+  const kept_value *v = x->stream ? &x->stream->aside[l->index] : NULL;
+  return v && v->set ? crn_t_copy_in(&x->run, v->dtype, v->rank, v->shape, v->data) : NULL;
+}
+
+crn_status crn_stream_keep(crn_exec *x, const crn_layer *l, const crn_tensor *v) {
+  if (!v) return x->run.err->code;
+  return x->stream ? keep_tensor(x, &x->stream->aside[l->index], v) : CRN_OK;
+}
+
+/* ---- pieces ----------------------------------------------------------------------------------------------------- */
+
+/* Frames that belong to no sequence are no frames of the piece. */
+static crn_status cut_padding(crn_exec *x, int i, int axis, const int32_t *lens, int64_t B) {
+  const crn_data *d = x->feed[i];
+  int64_t longest = 0;
+  for (int64_t b = 0; b < B; b++)
+    if (lens[b] > longest) longest = lens[b];
+  if (longest == d->v->shape[axis]) return CRN_OK;
+  crn_data *c = crn_data_copy(&x->run, d);
+  if (!c || !(c->v = crn_slice(&x->run, d->v, axis, 0, longest, 1))) return x->run.err->code;
+  x->feed[i] = c;
+  return CRN_OK;
+}
+
+/* Sequences of a batch end one after the other, each with a piece that is shorter than the others'. */
+static crn_status check_piece(crn_exec *x, int i) {
+  const crn_data *d = x->feed[i];
+  const char *key = x->net->externs[i].key;
+  key_state *k = &x->stream->keys[i];
+  const int axis = d ? d->t.time_axis : -1;
+  if (axis < 0 || !d->len[axis]) return CRN_OK;
+  const int64_t B = crn_t_size(d->len[axis]->v);
+  const int32_t *lens = crn_t_i32(d->len[axis]->v);
+  if (!k->ended) {
+    if (!(k->ended = crn_calloc((size_t)B + 1, sizeof(*k->ended)))) return crn_err_memory(x->run.err);
+    k->B = B;
+  }
+  if (B != k->B)
+    return crn_fail(x->run.err, CRN_E_DATA, "data key '%s': the stream has %lld sequences, this piece has %lld", key,
+                    (long long)k->B, (long long)B);
+  CRN_TRY(cut_padding(x, i, axis, lens, B));
+  const int64_t longest = x->feed[i]->v->shape[axis];
+  for (int64_t b = 0; b < B; b++) {
+    if (lens[b] > 0 && k->ended[b])
+      return crn_fail(x->run.err, CRN_E_DATA,
+                      "data key '%s': sequence %lld has ended: an earlier piece of it was shorter than the others'",
+                      key, (long long)b);
+    k->ended[b] |= lens[b] < longest;
+  }
+  return CRN_OK;
+}
+
 crn_status crn_stream_restore(crn_exec *x) {
+  for (int i = 0; x->stream && i < x->net->n_externs; i++) CRN_TRY(check_piece(x, i));
   for (int i = 0; x->stream && i < x->net->body.n; i++) CRN_TRY(restore_layer(x, x->net->body.order[i]));
   return CRN_OK;
 }
@@ -179,8 +233,13 @@ crn_status crn_stream_save(crn_exec *x) {
   return CRN_OK;
 }
 
+/* A loop inside of another one begins anew in each of its steps, one over an axis of fixed size in each piece. */
+static bool goes_on(const crn_exec *x, const crn_loop *loop) {
+  return x->stream && !(loop->body.outer && loop->body.outer->loop) && crn_dim_is_dynamic(loop->time_dim);
+}
+
 crn_status crn_stream_restore_loop(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
-  if (!x->stream) return CRN_OK;
+  if (!goes_on(x, loop)) return CRN_OK;
   for (int i = 0; i < loop->body.n; i++) CRN_TRY(restore_layer(x, loop->body.order[i]));
   for (int i = 0; i < loop->n_carried; i++) {
     const kept_value *v = &x->stream->carried[loop->body.index][i];
@@ -190,7 +249,8 @@ crn_status crn_stream_restore_loop(crn_exec *x, const crn_loop *loop, crn_loop_r
 }
 
 crn_status crn_stream_save_loop(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
-  if (!x->stream || lr->n_steps == 0) return CRN_OK;
+  if (!goes_on(x, loop) || lr->n_steps == 0) return CRN_OK;
+  crn_stream_pass(x, loop->runner, lr->n_steps);
   for (int i = 0; i < loop->body.n; i++) CRN_TRY(save_layer(x, loop->body.order[i]));
   for (int i = 0; i < loop->n_carried; i++) CRN_TRY(keep(x, &x->stream->carried[loop->body.index][i], lr->carried[i]));
   return CRN_OK;

@@ -10,8 +10,10 @@
 
 typedef struct crn_stream crn_stream;
 
-/* Make the session a streaming one. Refused (CRN_E_CONFIG) for a network with a layer that needs frames to come, or that
- * isn't known to run in pieces; the message names it. */
+/* Whether a network runs in pieces; the message names the layer that doesn't, and why (stream_check.c). */
+crn_status crn_stream_check(const crn_net *net, crn_err *err);
+/* Make the session a streaming one. Refused (CRN_E_CONFIG) for a network with a layer that needs frames to come, or
+ * that isn't known to run in pieces; the message names it. */
 crn_status crn_stream_start(crn_exec *x, crn_err *err);
 void crn_stream_forget(crn_exec *x); /* the next run begins a new sequence */
 void crn_stream_free(crn_stream *s);

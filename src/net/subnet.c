@@ -113,5 +113,5 @@ static crn_status subnet_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 
 const crn_layer_desc crn_family_net[] = {
     {.name = "subnetwork", .doc = "Runs a net inside a layer.", .opts = subnet_opts, .cfg_size = sizeof(subnet_cfg),
-     .flags = CRN_L_MANY_INPUTS, .make = subnet_make, .refs = subnet_refs, .infer = subnet_infer, .forward = subnet_forward},
+     .flags = CRN_L_MANY_INPUTS | CRN_L_STREAMS, .make = subnet_make, .refs = subnet_refs, .infer = subnet_infer, .forward = subnet_forward},
     {.name = NULL}};

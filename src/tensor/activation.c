@@ -233,6 +233,14 @@ crn_tensor *crn_activation_run(crn_run *r, const crn_activation *act, crn_tensor
   return crn_activation_apply(r, act, x, NULL, NULL);
 }
 
+const char *crn_activation_mixes(const crn_activation *act) {
+  if (act->kind == FUNCTION) return crn_oprow_is_elementwise(act->row) ? NULL : act->name;
+  if (act->kind == EXPRESSION) return crn_eval_mixes(act->expression);
+  if (act->kind != OPERATOR) return NULL;
+  const char *left = crn_activation_mixes(act->left);
+  return left ? left : crn_activation_mixes(act->right);
+}
+
 const char *crn_activation_name(const crn_activation *act) {
   static const char *const aliases[][2] = {{"silu", "swish"}, {"negative", "neg"}, {"rint", "round"}};
   if (act->kind == IDENTITY) return "identity";

@@ -45,6 +45,10 @@ typedef struct crn_eval_call {
 bool crn_eval_each_call(const crn_eval *e, const char *name, bool (*fn)(void *user, const crn_eval_call *call),
                         void *user);
 
+/* What in the expression may compute an element from others than those of the same place: the name of a function, "[…]", an
+ * operator, an attribute; NULL: nothing. */
+const char *crn_eval_mixes(const crn_eval *e);
+
 /* A config value as a value of expressions. False: it has none (dict, set, …). Strings are shared; no memory: recorded.
  */
 bool crn_ev_of_value(crn_run *r, const crn_value *v, crn_ev *out);
@@ -59,6 +63,8 @@ crn_tensor *crn_activation_run(crn_run *r, const crn_activation *act, crn_tensor
 /* The same for an input whose making is known (made may be NULL), with keywords for the function (a dict, or NULL). */
 crn_tensor *crn_activation_apply(crn_run *r, const crn_activation *act, crn_tensor *x, const crn_made *made,
                                  const crn_value *opts);
+/* The same as crn_eval_mixes. */
+const char *crn_activation_mixes(const crn_activation *act);
 /* "identity", or the name of the one function that it is ("softmax", "tanh", …, aliases resolved: "silu" is "swish");
  * NULL: it is an expression of several. */
 const char *crn_activation_name(const crn_activation *act);

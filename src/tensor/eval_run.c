@@ -335,6 +335,24 @@ bool crn_eval_each_call(const crn_eval *e, const char *name, bool (*fn)(void *us
   return visit(e->root, visit_call, &v);
 }
 
+static bool visit_mixing(void *user, const crn_enode *n) {
+  const char **what = user;
+  if (n->kind == CRN_E_INDEX) *what = "[…]";
+  if (n->kind == CRN_E_ATTR) *what = n->kids[0]->kind == CRN_E_NAME ? n->kids[0]->text : n->text;
+  if (n->kind == CRN_E_BINARY && !strcmp(n->text, "@")) *what = "@";
+  if (n->kind == CRN_E_NAME && n->row && !crn_oprow_is_elementwise(n->row)) *what = n->text;
+  if (n->kind == CRN_E_NAME && !strcmp(n->text, "self")) *what = n->text;
+  if (n->kind == CRN_E_CONST && n->value.kind == CRN_EV_FUNC && !crn_oprow_is_elementwise(n->value.u.row))
+    *what = n->value.u.row->names;
+  return !*what;
+}
+
+const char *crn_eval_mixes(const crn_eval *e) {
+  const char *what = NULL;
+  (void)visit(e->root, visit_mixing, &what);
+  return what;
+}
+
 bool crn_ev_of_value(crn_run *r, const crn_value *v, crn_ev *out) {
   *out = crn_ev_none();
   if (!v) return true;

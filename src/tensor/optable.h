@@ -104,6 +104,8 @@ const crn_oprow *crn_optable_family(int i, int *n);
 const crn_oprow *crn_optable_find(const char *name);
 /* C4: the function of that name in tf.nn, else tf, else tf.math, else tf.compat.v1, else the helpers. */
 const crn_oprow *crn_optable_find_activation(const char *name);
+/* Each element of the result comes from the elements of the same place. */
+bool crn_oprow_is_elementwise(const crn_oprow *row);
 /* Nearest full name to a wrong one ("tf.nn.relu"), into buf; NULL if none is near. */
 const char *crn_optable_nearest(const char *name, char *buf, size_t n);
 /* The table as text, a line a function: names, arguments, what it does. */

@@ -294,3 +294,10 @@ const crn_oprow crn_rows_elementwise[] = {
      "log of softmax, computed exactly"},
 };
 const int crn_n_rows_elementwise = sizeof crn_rows_elementwise / sizeof crn_rows_elementwise[0];
+
+bool crn_oprow_is_elementwise(const crn_oprow *row) {
+  static const char *const not_all[] = {"nn.softmax", "nn.log_softmax", "@lin_exp_normed"};
+  for (size_t i = 0; i < sizeof(not_all) / sizeof(*not_all); i++)
+    if (!strncmp(row->names, not_all[i], strlen(not_all[i]))) return false;
+  return row >= crn_rows_elementwise && row < crn_rows_elementwise + crn_n_rows_elementwise;
+}
