@@ -127,7 +127,7 @@ cli_progress *cli_log_progress(cli_log *l) { return &l->progress; }
 /* Folders above a file, as far as they are missing. */
 static void make_folders(const char *path, crn_arena *a) {
   char *copy = crn_arena_strdup(a, path);
-  for (char *slash = copy; copy && (slash = strchr(slash + 1, '/'));) {
+  for (char *slash = copy; slash && *slash && (slash = strchr(slash + 1, '/'));) {
     *slash = 0;
     mkdir(copy, 0777); /* what fails here shows when the file is opened */
     *slash = '/';
@@ -150,6 +150,7 @@ static crn_status open_target(cli_log *l, const char *given, const crn_config *c
                               crn_err *err) {
   const char *name = insert_date(l, given, a);
   if (!name) return crn_err_memory(err);
+  if (!name[0]) return crn_fail(err, CRN_E_CONFIG, "key 'log': expected a file's name, got ''");
   if (name[0] == '|') {
     fflush(NULL);
     t->file = popen(name + 1, "w");

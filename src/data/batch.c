@@ -61,7 +61,11 @@ static crn_status set_columns(crn_batcher *b, const crn_batch_key *keys, size_t 
     names[i] = k->name;
   }
   crn_chunk_options o = crn_dataset_chunk_options(b->ds);
-  if (b->o.join_frames) o.chunking = NULL;
+  if (b->o.join_frames) { /* no chunks then, but what is said of them must be right */
+    CRN_TRY(crn_chunking_init(&b->chunking, &o, names, n, err));
+    crn_chunking_free(&b->chunking);
+    o.chunking = NULL;
+  }
   return crn_chunking_init(&b->chunking, &o, names, n, err);
 }
 

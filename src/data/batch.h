@@ -55,7 +55,7 @@ typedef enum crn_batch_use {
   CRN_BATCH_TRAIN,
   CRN_BATCH_DEV,     /* the dataset "dev" */
   CRN_BATCH_EVAL,    /* any other dataset that is evaluated */
-  CRN_BATCH_SEARCH,  /* as EVAL; max_seq_length isn't allowed */
+  CRN_BATCH_SEARCH,  /* as EVAL, never joined; max_seq_length isn't allowed */
   CRN_BATCH_FORWARD, /* forward_batch_size, never joined */
 } crn_batch_use;
 /* The config's options for one use; recurrent: the network is. The values stay in the config. */

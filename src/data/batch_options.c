@@ -44,7 +44,7 @@ static crn_status get_number(const crn_value *config, const char *key, double lo
 crn_status crn_batch_options_from_config(const crn_value *config, crn_batch_use use, bool recurrent,
                                          crn_batch_options *out, crn_err *err) {
   static const crn_value one = {.kind = CRN_V_INT, .u.i = 1};
-  *out = (crn_batch_options){.max_seqs = -1, .join_frames = !recurrent && use != CRN_BATCH_FORWARD};
+  *out = (crn_batch_options){.max_seqs = -1, .join_frames = !recurrent && use != CRN_BATCH_FORWARD && use != CRN_BATCH_SEARCH};
   const char *size_key = use == CRN_BATCH_FORWARD ? "forward_batch_size" : "batch_size";
   out->batch_size = crn_v_get(config, size_key);
   if (crn_v_is_none(out->batch_size) && use == CRN_BATCH_FORWARD)

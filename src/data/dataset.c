@@ -137,7 +137,8 @@ static bool same_feature_shape(const crn_data_key *a, const crn_data_key *b) {
 
 static crn_status unknown_key(const crn_dataset *ds, const char *name, crn_err *err) {
   crn_str all = {0};
-  for (size_t i = 0; i < ds->n_keys; i++) crn_str_addf(&all, "%s%s", i ? ", " : "", ds->keys[i].name);
+  for (size_t i = 0; i < ds->n_keys; i++)
+    crn_str_addf(&all, "%s%s%s", i ? ", " : "", ds->keys[i].name, ds->keys[i].length_only ? " (lengths only)" : "");
   crn_dataset_fail(ds, err, CRN_E_CONFIG, "it has no data key '%s'; it has %s", name, crn_str_get(&all));
   crn_str_free(&all);
   return CRN_E_CONFIG;
@@ -154,6 +155,9 @@ crn_status crn_dataset_check_key(const crn_dataset *ds, const crn_data_key *want
   if (have->dtype != want->dtype && want->dtype != CRN_NT_NONE)
     return crn_dataset_fail(ds, err, CRN_E_CONFIG, "key '%s': the dataset's dtype is %s, extern_data says %s",
                             want->name, crn_ntype_name(have->dtype), crn_ntype_name(want->dtype));
+  if (want->dim >= 0 && have->dim < 0)
+    return crn_dataset_fail(ds, err, CRN_E_CONFIG, "key '%s': the dataset's data have no known dim, extern_data says %lld",
+                            want->name, (long long)want->dim);
   if (want->dim >= 0 && have->dim != want->dim)
     return crn_dataset_fail(ds, err, CRN_E_CONFIG, "key '%s': the dataset's dim is %lld, extern_data says %lld",
                             want->name, (long long)have->dim, (long long)want->dim);

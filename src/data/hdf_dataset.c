@@ -233,7 +233,9 @@ static crn_status read_lengths(hdf_dataset *d, hdf_file *f, const key_list *keys
   crn_status code = CRN_OK;
   bool one_axis = info.rank == 1;
   int64_t columns = one_axis ? 1 : info.rank == 2 ? info.shape[1] : -1;
-  if (columns != (int64_t)keys->n)
+  if (columns < 0)
+    code = crn_fail(err, CRN_E_FORMAT, "%s: 'seqLengths' has %d axes, expected 1 or 2", path, info.rank);
+  else if (columns != (int64_t)keys->n)
     code = crn_fail(err, CRN_E_FORMAT, "%s: 'seqLengths' has %lld columns, expected %zu, one for each key", path,
                     (long long)columns, keys->n);
   f->n_seqs = code == CRN_OK ? info.shape[0] : 0;

@@ -360,6 +360,8 @@ static crn_status net_dict_of(crn_build *b, const crn_value **out) {
       return crn_fail(b->err, CRN_E_CONFIG, "config: key 'network': entry %d must be a layer dict, got %s", (int)i,
                       crn_v_kind_name(l));
     const char *name = crn_v_cstr(crn_v_get(l, "name"));
+    if (name && crn_v_get(d, name))
+      return crn_fail(b->err, CRN_E_CONFIG, "config: key 'network': entry %d: layer '%s' is there already", (int)i, name);
     if (!name) name = last ? "output" : crn_arena_printf(a, "layer%d", (int)i);
     if (i > 0 && !crn_v_get(l, "from")) {
       const crn_value *prev = d->u.dict.keys[d->u.dict.n - 1];
@@ -377,8 +379,13 @@ static crn_status net_build(crn_build *b) {
   crn_net *net = b->net;
   int64_t version = 0;
   const crn_value *bv = crn_v_get(net->config, "behavior_version");
-  if (!crn_v_is_none(bv) && !crn_v_to_int(bv, &version))
-    return crn_fail(b->err, CRN_E_CONFIG, "config: key 'behavior_version': expected an integer");
+  if (!crn_v_is_none(bv) && (!crn_v_to_int(bv, &version) || version < 0 || version > CRN_MAX_SIZE)) {
+    crn_str s = {0};
+    crn_v_repr(bv, &s, 60);
+    (void)crn_fail(b->err, CRN_E_CONFIG, "config: key 'behavior_version': expected an integer >= 0, got %s", crn_str_get(&s));
+    crn_str_free(&s);
+    return b->err->code;
+  }
   net->version = (int)version;
   CRN_TRY(crn_dims_init(&net->dims, &net->arena, b->err));
   CRN_TRY(crn_net_make_externs(b));

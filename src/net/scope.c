@@ -190,6 +190,7 @@ static crn_status extern_get(crn_build *b, crn_scope *scope, const char *key, co
     crn_str s = {0};
     const char *names[64];
     size_t n = 0;
+    if (!net->n_externs) crn_str_add(&s, "none");
     for (int i = 0; i < net->n_externs; i++) {
       crn_str_addf(&s, i ? ", '%s'" : "'%s'", net->externs[i].key);
       if (n < 64) names[n++] = net->externs[i].key;

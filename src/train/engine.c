@@ -27,8 +27,11 @@ crn_status crn_engine_init(crn_engine *e, crn_config *config, const crn_log *log
   CRN_TRY(crn_config_int(config, "random_seed", 1, &seed, err));
   e->seed = (uint64_t)seed;
   CRN_TRY(crn_config_str(config, "model", NULL, &model, err));
+  if (model && !model[0]) return crn_config_fail(config, "model", err, "expected a path and the beginning of names, got ''");
   if (model) CRN_TRY(crn_config_output_path(config, model, &e->arena, &e->model, err));
   CRN_TRY(crn_config_int(config, "num_epochs", 5, &e->num_epochs, err));
+  if (e->num_epochs < 0)
+    return crn_config_fail(config, "num_epochs", err, "expected an integer >= 0 (0: without end), got %lld", (long long)e->num_epochs);
   CRN_TRY(crn_config_int(config, "save_interval", 1, &e->save_interval, err));
   CRN_TRY(crn_config_bool(config, "stop_on_nonfinite_train_score", true, &e->stop_on_nonfinite, err));
   return CRN_OK;

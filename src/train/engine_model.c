@@ -124,7 +124,9 @@ static crn_status preload_one(crn_engine *e, const crn_net *net, const char *nam
 
 crn_status crn_engine_preload(crn_engine *e, const crn_net *net, bool first_training_epoch, crn_err *err) {
   const crn_value *d = crn_v_get(e->values, "preload_from_files");
-  if (!crn_v_is_dict(d)) return CRN_OK;
+  if (!crn_v_truth(d)) return CRN_OK;
+  if (!crn_v_is_dict(d))
+    return crn_config_fail(e->config, "preload_from_files", err, "expected a dict of entries, got %s", crn_v_kind_name(d));
   size_t n = d->u.dict.n;
   for (size_t done = 0, last = 0; done < n; done++) { /* sorted by name */
     size_t best = n;

@@ -2,6 +2,7 @@
  *
  * Learning-rate control: reading its config keys.
  */
+#include <math.h>
 #include <string.h>
 
 #include "train/learning_rate_internal.h"
@@ -25,7 +26,7 @@ static crn_status read_factor(const crn_value *config, const char *old_key, cons
 /* One entry of learning_rates; the value may be text that is evaluated. */
 static crn_status put_fixed(crn_lr_control *c, int64_t epoch, const crn_value *v, crn_err *err) {
   double lr;
-  if (!crn_value_to_float(v, &lr)) {
+  if (!crn_value_to_float(v, &lr) || !isfinite(lr)) {
     crn_opt_wrong("learning_rates", "a number for each epoch", v, err);
     crn_err_append(err, " (epoch %lld)", (long long)epoch);
     return CRN_E_CONFIG;
@@ -112,6 +113,12 @@ static crn_status read_thresholds(crn_lr_control *c, crn_err *err) {
   return crn_opt_int(config, "learning_rate_control_min_num_epochs_per_new_lr", &c->min_epochs_per_rate, err);
 }
 
+/* A learning rate for which steps mean something. */
+static crn_status read_rate(const crn_value *config, const char *key, double *out, crn_err *err) {
+  CRN_TRY(crn_opt_float(config, key, out, err));
+  return isfinite(*out) ? CRN_OK : crn_opt_wrong(key, "a finite number", crn_v_get(config, key), err);
+}
+
 static crn_status configure(crn_lr_control *c, crn_err *err) {
   const crn_value *config = c->config;
   const char *name = "constant";
@@ -122,10 +129,10 @@ static crn_status configure(crn_lr_control *c, crn_err *err) {
   c->multi_epochs = 5;
   CRN_TRY(crn_opt_str(config, "learning_rate_control", &name, err));
   CRN_TRY(crn_lr_rule_find(name, &c->rule, err));
-  CRN_TRY(crn_opt_float(config, "learning_rate", &c->default_rate, err));
+  CRN_TRY(read_rate(config, "learning_rate", &c->default_rate, err));
   c->pretrain_rate = c->default_rate;
-  CRN_TRY(crn_opt_float(config, "pretrain_learning_rate", &c->pretrain_rate, err));
-  CRN_TRY(crn_opt_float(config, "min_learning_rate", &c->min_rate, err));
+  CRN_TRY(read_rate(config, "pretrain_learning_rate", &c->pretrain_rate, err));
+  CRN_TRY(read_rate(config, "min_learning_rate", &c->min_rate, err));
   CRN_TRY(crn_opt_bool(config, "use_learning_rate_control_always", &c->always, err));
   CRN_TRY(read_factor(config, "newbob_learning_rate_decay", "learning_rate_decay", &c->decay, &c->decay_fn, err));
   CRN_TRY(read_factor(config, "newbob_learning_rate_growth", "learning_rate_growth", &c->growth, &c->growth_fn, err));

@@ -358,7 +358,7 @@ crn_status crn_lr_table_parse(crn_lr_table *t, const char *text, size_t len, con
 crn_status crn_lr_table_read(crn_lr_table *t, const char *path, crn_err *err) {
   char *text = NULL;
   size_t len = 0;
-  crn_status status = crn_file_read(path, (size_t)1 << 30, &text, &len, err);
+  crn_status status = crn_file_read(path, (size_t)1 << 26, &text, &len, err);
   if (status == CRN_OK) status = crn_lr_table_parse(t, text, len, path, err);
   if (status != CRN_OK) crn_err_where(err, "learning-rate file");
   crn_free(text);

@@ -4,8 +4,9 @@
  */
 #include "train/start_epoch.h"
 
+#include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/str.h"
 
@@ -109,52 +110,78 @@ int64_t crn_model_epoch_of(const char *path, int64_t load_epoch) {
   return found;
 }
 
-/* Prefix of an epoch's checkpoint if its index is there. */
-static crn_status find_one(const char *model, int64_t epoch, crn_arena *a, const char **prefix, crn_err *err) {
-  static const char *const forms[] = {"", "pretrain."};
-  *prefix = NULL;
-  for (int k = 0; k < 2; k++) {
-    crn_str path = {0};
-    crn_str_addf(&path, "%s.%s%03lld", model, forms[k], (long long)epoch);
-    size_t len = path.len;
-    crn_str_add(&path, ".index");
-    bool found = crn_str_ok(&path) && access(crn_str_get(&path), F_OK) == 0;
-    char *copy = found ? crn_arena_strndup(a, crn_str_get(&path), len) : NULL;
-    bool failed = !crn_str_ok(&path) || (found && !copy);
-    crn_str_free(&path);
-    if (failed) return crn_err_memory(err);
-    if (!found) continue;
-    *prefix = copy;
-    return CRN_OK;
+typedef struct found_model {
+  int64_t epoch;
+  bool pretrain;
+} found_model;
+
+static int by_epoch(const void *a, const void *b) {
+  const found_model *x = a, *y = b;
+  if (x->epoch != y->epoch) return x->epoch < y->epoch ? -1 : 1;
+  return (int)x->pretrain - (int)y->pretrain;
+}
+
+/* "BASE.007.index" or "BASE.pretrain.007.index"; numbers as "%03d" writes them. */
+static bool is_model(const char *file, const char *base, found_model *out) {
+  static const char pretrain[] = "pretrain.", index[] = ".index";
+  const size_t n = strlen(base);
+  if (strncmp(file, base, n) != 0 || file[n] != '.') return false;
+  const char *number = file + n + 1;
+  out->pretrain = crn_starts_with(number, pretrain);
+  if (out->pretrain) number += sizeof pretrain - 1;
+  const size_t digits = strspn(number, "0123456789");
+  if (digits < 3 || (digits > 3 && number[0] == '0') || strcmp(number + digits, index) != 0) return false;
+  out->epoch = number_of(number, digits);
+  return out->epoch > 0;
+}
+
+/* Checkpoints of all epochs in the folder, in no order; the caller frees *out. */
+static crn_status list_models(const char *folder, const char *base, int64_t last, found_model **out, size_t *n,
+                              crn_err *err) {
+  size_t cap = 0;
+  DIR *d = opendir(folder);
+  for (const struct dirent *entry; d && (entry = readdir(d));) {
+    found_model one;
+    if (!is_model(entry->d_name, base, &one) || (last > 0 && one.epoch > last)) continue;
+    if (*n == cap) {
+      cap = cap ? 2 * cap : 64;
+      found_model *more = crn_realloc(*out, cap * sizeof *more);
+      if (!more) {
+        closedir(d);
+        return crn_err_memory(err);
+      }
+      *out = more;
+    }
+    (*out)[(*n)++] = one;
   }
+  if (d) closedir(d);
   return CRN_OK;
 }
 
 crn_status crn_models_find(const char *model, int64_t last_epoch, crn_arena *a, crn_models *out, crn_err *err) {
-  int64_t *epochs = NULL;
-  const char **prefixes = NULL;
-  size_t n = 0, cap = 0;
+  const char *slash = strrchr(model, '/'), *base = slash ? slash + 1 : model;
+  const char *folder = slash ? crn_arena_strndup(a, model, (size_t)(base - model)) : ".";
+  found_model *found = NULL;
+  size_t n = 0, kept = 0;
   *out = (crn_models){0};
-  for (int64_t e = 1, gap = 0; last_epoch > 0 ? e <= last_epoch : gap < 1000; e++) {
-    const char *prefix;
-    CRN_TRY(find_one(model, e, a, &prefix, err));
-    gap = prefix ? 0 : gap + 1;
-    if (!prefix) continue;
-    if (n == cap) {
-      cap = cap ? 2 * cap : 64;
-      int64_t *more_epochs = CRN_ARENA_ARRAY(a, int64_t, cap);
-      const char **more_prefixes = CRN_ARENA_ARRAY(a, const char *, cap);
-      if (!more_epochs || !more_prefixes) return crn_err_memory(err);
-      if (n) memcpy(more_epochs, epochs, n * sizeof *epochs);
-      if (n) memcpy(more_prefixes, prefixes, n * sizeof *prefixes);
-      epochs = more_epochs;
-      prefixes = more_prefixes;
+  if (!folder) return crn_err_memory(err);
+  crn_status st = list_models(folder, base, last_epoch, &found, &n, err);
+  if (st == CRN_OK && n) {
+    qsort(found, n, sizeof *found, by_epoch);
+    int64_t *epochs = CRN_ARENA_ARRAY(a, int64_t, n);
+    const char **prefixes = CRN_ARENA_ARRAY(a, const char *, n);
+    for (size_t i = 0; epochs && prefixes && i < n; i++) {
+      if (kept && epochs[kept - 1] == found[i].epoch) continue; /* the one without "pretrain" came first */
+      epochs[kept] = found[i].epoch;
+      prefixes[kept] = crn_arena_printf(a, "%s.%s%03lld", model, found[i].pretrain ? "pretrain." : "",
+                                        (long long)found[i].epoch);
+      if (!prefixes[kept++]) st = crn_err_memory(err);
     }
-    epochs[n] = e;
-    prefixes[n++] = prefix;
+    *out = (crn_models){.epochs = epochs, .prefixes = prefixes, .n = kept};
+    if (!epochs || !prefixes) st = crn_err_memory(err);
   }
-  *out = (crn_models){.epochs = epochs, .prefixes = prefixes, .n = n};
-  return CRN_OK;
+  crn_free(found);
+  return st;
 }
 
 const char *crn_models_prefix(const crn_models *m, int64_t epoch) {

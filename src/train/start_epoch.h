@@ -48,7 +48,7 @@ typedef struct crn_models {
 } crn_models;
 
 /* Checkpoints of a training: for epoch 1 … last_epoch "MODEL.%03d", else "MODEL.pretrain.%03d", with ".index".
- * last_epoch 0 (a training without end): up to the first gap of 1000 epochs. Memory from a. */
+ * last_epoch 0 (a training without end): all. Memory from a. */
 crn_status crn_models_find(const char *model, int64_t last_epoch, crn_arena *a, crn_models *out, crn_err *err);
 /* Prefix of an epoch's checkpoint, NULL if there is none. */
 const char *crn_models_prefix(const crn_models *m, int64_t epoch);

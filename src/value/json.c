@@ -347,7 +347,7 @@ crn_status crn_v_read_json(crn_arena *a, const char *path, crn_value **out, crn_
   char *text = NULL;
   size_t len = 0;
   *out = NULL;
-  CRN_TRY(crn_file_read(path, 0, &text, &len, err));
+  CRN_TRY(crn_file_read(path, (size_t)1 << 30, &text, &len, err));
   crn_status status = crn_v_parse_json(a, text, len, path, out, err);
   crn_free(text);
   return status;
