@@ -273,6 +273,14 @@ static void test_find_models(void **state) {
   assert_int_equal(m.n, 4);
   assert_int_equal(crn_models_find("/nonexistent/net", 5, &a, &m, &err), CRN_OK);
   assert_int_equal(m.n, 0);
+  char loop[80];
+  snprintf(loop, sizeof loop, "%s/loop", dir);
+  assert_int_equal(symlink("loop", loop), 0);
+  snprintf(model, sizeof model, "%s/net", loop);
+  assert_int_equal(crn_models_find(model, 5, &a, &m, &err), CRN_E_FILE); /* it isn't known that there are none */
+  assert_non_null(strstr(crn_err_text(&err), "can't look for models in folder '"));
+  crn_err_clear(&err);
+  unlink(loop);
   crn_arena_free(&a);
   for (size_t i = 0; i < 7; i++) {
     char path[200];

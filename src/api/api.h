@@ -31,6 +31,8 @@ struct crn_session {
 
 /* Copy err's text into message (may be NULL) and free it; returns st. */
 crn_status crn_api_return(crn_status st, crn_err *err, crn_message *message);
+/* Fail because a pointer that a call needs is NULL. */
+crn_status crn_api_null(const char *what, crn_message *message);
 /* Begin a run if none is open. */
 void crn_api_open(crn_session *s);
 /* The layer of that path (NULL or "": the output), or a message that names the nearest one. */

@@ -15,6 +15,11 @@ crn_status crn_api_return(crn_status st, crn_err *err, crn_message *message) {
   return st;
 }
 
+crn_status crn_api_null(const char *what, crn_message *message) {
+  crn_err err = {0};
+  return crn_api_return(crn_fail(&err, CRN_E_STATE, "%s is NULL", what), &err, message);
+}
+
 crn_model_options crn_model_defaults(void) { return (crn_model_options){.use = CRN_USE_FORWARD}; }
 
 static crn_status load(crn_model *m, const char *config_path, const char *checkpoint, const crn_model_options *o,
@@ -39,6 +44,7 @@ static crn_status load(crn_model *m, const char *config_path, const char *checkp
 
 crn_status crn_model_load(const char *config_path, const char *checkpoint, const crn_model_options *options,
                           crn_model **model, crn_message *message) {
+  if (!model) return crn_api_null("the place for the model", message);
   crn_err err = {0};
   const crn_model_options defaults = crn_model_defaults();
   crn_model *m = crn_calloc(1, sizeof(*m));
@@ -60,6 +66,6 @@ void crn_model_free(crn_model *model) {
 
 int64_t crn_model_num_params(const crn_model *model) {
   int64_t n = 0;
-  for (int i = 0; i < model->net->n_params; i++) n += model->net->params[i]->size;
+  for (int i = 0; model && i < model->net->n_params; i++) n += model->net->params[i]->size;
   return n;
 }

@@ -49,6 +49,7 @@ static crn_status want(crn_session *s, const char *path, crn_err *err) {
 }
 
 crn_status crn_session_want(crn_session *session, const char *layer, crn_message *message) {
+  if (!session) return crn_api_null("the session", message);
   crn_err err = {0};
   return crn_api_return(want(session, layer, &err), &err, message);
 }
@@ -123,6 +124,7 @@ static crn_status output(crn_session *s, const char *path, crn_output *o, crn_er
 }
 
 crn_status crn_session_output(crn_session *session, const char *layer, crn_output *output_, crn_message *message) {
+  if (!session || !output_) return crn_api_null(session ? "the place for the output" : "the session", message);
   crn_err err = {0};
   return crn_api_return(output(session, layer, output_, &err), &err, message);
 }

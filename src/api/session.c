@@ -26,9 +26,10 @@ static crn_status make(crn_session *s, crn_model *model, const crn_session_optio
 
 crn_status crn_session_new(crn_model *model, const crn_session_options *options, crn_session **session,
                            crn_message *message) {
+  if (session) *session = NULL;
+  if (!session || !model) return crn_api_null(session ? "the model" : "the place for the session", message);
   crn_err err = {0};
   crn_session *s = crn_calloc(1, sizeof(*s));
-  *session = NULL;
   const crn_status st = s ? make(s, model, options, &err) : crn_err_memory(&err);
   if (st == CRN_OK)
     *session = s;
@@ -147,6 +148,7 @@ static crn_status input(crn_session *s, const char *key, crn_type type, int rank
 
 crn_status crn_session_input(crn_session *session, const char *key, crn_type type, int rank, const int64_t *shape,
                              const void *values, int n_lengths, const int32_t *const *lengths, crn_message *message) {
+  if (!session) return crn_api_null("the session", message);
   crn_err err = {0};
   const crn_status st = input(session, key, type, rank, shape, values, n_lengths, lengths, &err);
   return crn_api_return(st, &err, message);
@@ -169,6 +171,7 @@ static crn_status close_inputs(crn_session *s, crn_err *err) {
 }
 
 crn_status crn_session_run(crn_session *session, crn_message *message) {
+  if (!session) return crn_api_null("the session", message);
   crn_err err = {0};
   crn_status st = close_inputs(session, &err);
   if (st != CRN_OK) return crn_api_return(st, &err, message);
@@ -179,7 +182,7 @@ crn_status crn_session_run(crn_session *session, crn_message *message) {
 }
 
 void crn_session_reset(crn_session *session) {
-  if (session->streaming) crn_stream_forget(session->exec);
+  if (session && session->streaming) crn_stream_forget(session->exec);
 }
 
 /* ---- decoding step by step ------------------------------------------------------------------------------------------
@@ -199,14 +202,15 @@ static crn_status start(crn_session *s, const char *loop, crn_err *err) {
 }
 
 crn_status crn_decoder_start(crn_session *session, const char *loop, crn_message *message) {
+  if (!session) return crn_api_null("the session", message);
   crn_err err = {0};
   return crn_api_return(start(session, loop, &err), &err, message);
 }
 
 const float *crn_decoder_scores(const crn_session *session, int64_t *n_hypotheses, int64_t *n_labels) {
-  const crn_decoder *d = session->decoding ? &session->decoder : NULL;
-  *n_hypotheses = d ? d->n : 0;
-  *n_labels = d ? d->n_labels : 0;
+  const crn_decoder *d = session && session->decoding ? &session->decoder : NULL;
+  if (n_hypotheses) *n_hypotheses = d ? d->n : 0;
+  if (n_labels) *n_labels = d ? d->n_labels : 0;
   return d ? crn_t_f32(d->scores) : NULL;
 }
 
@@ -229,6 +233,7 @@ static crn_status go_on(crn_session *s, int64_t n, const int32_t *from, const in
 
 crn_status crn_decoder_continue(crn_session *session, int64_t n, const int32_t *from, const int32_t *labels,
                                 crn_message *message) {
+  if (!session) return crn_api_null("the session", message);
   crn_err err = {0};
   return crn_api_return(go_on(session, n, from, labels, &err), &err, message);
 }

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "net/report.h"
+#include "train/options.h"
 #include "train/progress.h"
 #include "train/start_epoch.h"
 
@@ -202,10 +203,10 @@ static crn_status start(crn_engine *e, int64_t *first, bool *resumed, crn_err *e
   CRN_TRY(crn_config_bool(e->config, "load_ignore_missing_vars", false, &ignore_missing, err));
   const crn_value *sv = crn_v_get(e->values, "start_epoch");
   se = crn_v_cstr(sv);
-  if (se && strcmp(se, "auto") != 0) return crn_config_fail(e->config, "start_epoch", err, "expected \"auto\" or a number");
-  if (!se && !crn_v_is_none(sv) && !crn_v_to_int(sv, &start_epoch)) return crn_config_fail(e->config, "start_epoch", err, "expected \"auto\" or a number");
+  if (se ? strcmp(se, "auto") != 0 : !crn_v_is_none(sv) && (!crn_v_to_int(sv, &start_epoch) || start_epoch < 0))
+    return crn_opt_wrong("start_epoch", "'auto' or an integer >= 0", sv, err);
   crn_models m = {0};
-  if (e->model) CRN_TRY(crn_models_find(e->model, e->num_epochs > load_epoch ? e->num_epochs : load_epoch, &e->arena, &m, err));
+  CRN_TRY(crn_engine_models(e, load_epoch, &m, err));
   const crn_start_query q = {.existing = m.epochs, .n_existing = m.n, .start_epoch = start_epoch, .has_import = import != NULL, .has_load = load != NULL,
                              .load_file_epoch = load ? crn_model_epoch_of(load, load_epoch) : -1, .load_epoch = load_epoch};
   crn_start s;

@@ -12,6 +12,7 @@
 #include "net/exec.h"
 #include "train/learning_rate.h"
 #include "train/scores.h"
+#include "train/start_epoch.h"
 #include "train/updater.h"
 
 typedef struct crn_engine_hooks { /* all may be NULL */
@@ -81,6 +82,8 @@ crn_status crn_engine_load(crn_engine *e, const crn_net *net, const char *prefix
 crn_status crn_engine_preload(crn_engine *e, const crn_net *net, bool first_training_epoch, crn_err *err);
 crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix, crn_err *err);
 crn_status crn_engine_save_epoch(crn_engine *e, crn_err *err);
+/* Checkpoints of the config's training, up to its last epoch or load_epoch. */
+crn_status crn_engine_models(crn_engine *e, int64_t load_epoch, crn_models *out, crn_err *err);
 /* For tasks other than train: what the config says of load, load_epoch, model. */
 crn_status crn_engine_load_for_task(crn_engine *e, const crn_net *net, crn_err *err);
 

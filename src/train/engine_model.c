@@ -162,6 +162,13 @@ crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix
   return st;
 }
 
+crn_status crn_engine_models(crn_engine *e, int64_t load_epoch, crn_models *out, crn_err *err) {
+  *out = (crn_models){0};
+  if (!e->model) return CRN_OK;
+  const int64_t last = e->num_epochs == 0 || e->num_epochs > load_epoch ? e->num_epochs : load_epoch;
+  return crn_models_find(e->model, last, &e->arena, out, err);
+}
+
 crn_status crn_engine_save_epoch(crn_engine *e, crn_err *err) {
   if (!e->model) return CRN_OK;
   const char *prefix = crn_arena_printf(&e->arena, "%s.%03lld", e->model, (long long)e->epoch);
@@ -184,7 +191,7 @@ crn_status crn_engine_load_for_task(crn_engine *e, const crn_net *net, crn_err *
   CRN_TRY(crn_config_bool(e->config, "load_ignore_missing_vars", false, &ignore_missing, err));
   if (load_epoch <= 0) load_epoch = epoch;
   crn_models m = {0};
-  if (e->model) CRN_TRY(crn_models_find(e->model, load_epoch > e->num_epochs ? load_epoch : e->num_epochs, &e->arena, &m, err));
+  CRN_TRY(crn_engine_models(e, load_epoch, &m, err));
   const crn_start_query q = {.existing = m.epochs, .n_existing = m.n, .has_load = load != NULL, .load_file_epoch = load ? crn_model_epoch_of(load, load_epoch) : -1,
                              .load_epoch = load_epoch, .allow_random = allow_random};
   crn_start s;

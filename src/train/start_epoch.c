@@ -5,6 +5,7 @@
 #include "train/start_epoch.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,12 +136,15 @@ static bool is_model(const char *file, const char *base, found_model *out) {
   return out->epoch > 0;
 }
 
-/* Checkpoints of all epochs in the folder, in no order; the caller frees *out. */
+/* Checkpoints of all epochs in the folder, in no order; the caller frees *out. No folder: none; but one that can't be
+ * looked into is an error, else a training would begin anew over its own models. */
 static crn_status list_models(const char *folder, const char *base, int64_t last, found_model **out, size_t *n,
                               crn_err *err) {
   size_t cap = 0;
   DIR *d = opendir(folder);
-  for (const struct dirent *entry; d && (entry = readdir(d));) {
+  if (!d && (errno == ENOENT || errno == ENOTDIR)) return CRN_OK;
+  if (!d) return crn_fail(err, CRN_E_FILE, "can't look for models in folder '%s': %s", folder, strerror(errno));
+  for (const struct dirent *entry; (errno = 0, entry = readdir(d));) {
     found_model one;
     if (!is_model(entry->d_name, base, &one) || (last > 0 && one.epoch > last)) continue;
     if (*n == cap) {
@@ -154,8 +158,10 @@ static crn_status list_models(const char *folder, const char *base, int64_t last
     }
     (*out)[(*n)++] = one;
   }
-  if (d) closedir(d);
-  return CRN_OK;
+  const int error = errno;
+  closedir(d);
+  return error ? crn_fail(err, CRN_E_FILE, "can't look for models in folder '%s': %s", folder, strerror(error))
+               : CRN_OK;
 }
 
 crn_status crn_models_find(const char *model, int64_t last_epoch, crn_arena *a, crn_models *out, crn_err *err) {
@@ -173,8 +179,8 @@ crn_status crn_models_find(const char *model, int64_t last_epoch, crn_arena *a, 
     for (size_t i = 0; epochs && prefixes && i < n; i++) {
       if (kept && epochs[kept - 1] == found[i].epoch) continue; /* the one without "pretrain" came first */
       epochs[kept] = found[i].epoch;
-      prefixes[kept] = crn_arena_printf(a, "%s.%s%03lld", model, found[i].pretrain ? "pretrain." : "",
-                                        (long long)found[i].epoch);
+      prefixes[kept] =
+          crn_arena_printf(a, "%s.%s%03lld", model, found[i].pretrain ? "pretrain." : "", (long long)found[i].epoch);
       if (!prefixes[kept++]) st = crn_err_memory(err);
     }
     *out = (crn_models){.epochs = epochs, .prefixes = prefixes, .n = kept};
