@@ -8,6 +8,7 @@
 #include "log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -84,7 +85,18 @@ static int exit_code(crn_status status) {
   return status == CRN_E_INTERRUPTED && stopped_by ? 128 + stopped_by : 1;
 }
 
+/* Streams that the caller has closed: else the next files to be opened would take their place and get their text.
+ * Opened for reading only, so that it is still known that output gets lost. */
+static void hold_closed_streams(void) {
+  for (int fd = open("/dev/null", O_RDONLY); fd >= 0; fd = dup(fd))
+    if (fd > STDERR_FILENO) {
+      close(fd);
+      return;
+    }
+}
+
 int main(int argc, char **argv) {
+  hold_closed_streams();
   cli c = {0};
   c.lines = cli_log_new();
   c.log = (crn_log){cli_log_line, c.lines, 5};

@@ -177,7 +177,7 @@ crn_status crn_models_find(const char *model, int64_t last_epoch, crn_arena *a, 
     int64_t *epochs = CRN_ARENA_ARRAY(a, int64_t, n);
     const char **prefixes = CRN_ARENA_ARRAY(a, const char *, n);
     for (size_t i = 0; epochs && prefixes && i < n; i++) {
-      if (kept && epochs[kept - 1] == found[i].epoch) continue; /* the one without "pretrain" came first */
+      if (kept && epochs[kept - 1] == found[i].epoch) continue; /* the one without pretrain came first */
       epochs[kept] = found[i].epoch;
       prefixes[kept] =
           crn_arena_printf(a, "%s.%s%03lld", model, found[i].pretrain ? "pretrain." : "", (long long)found[i].epoch);
