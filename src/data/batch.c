@@ -27,6 +27,7 @@ struct crn_batcher {
   size_t n_limits;
   crn_mt rng;
   crn_array scratch;
+  crn_batch *spare; /* for the next batch, or NULL */
   /* reading on */
   int64_t next_seq; /* the one to begin when the chunks of the present one are over */
   int64_t lengths[CRN_CHUNK_MAX_KEYS];
@@ -122,10 +123,16 @@ void crn_batcher_free(crn_batcher *b) {
   if (!b) return;
   crn_chunking_free(&b->chunking);
   crn_array_free(&b->scratch);
+  crn_batch_free(b->spare);
   crn_free(b->columns);
   crn_free(b->limits);
   crn_free(b->pieces);
   crn_free(b);
+}
+
+void crn_batcher_reuse(crn_batcher *b, crn_batch *batch) {
+  crn_batch_free(b->spare);
+  b->spare = batch;
 }
 
 int64_t crn_batcher_num_dropped(const crn_batcher *b) { return b->n_dropped; }
@@ -310,6 +317,8 @@ crn_status crn_batcher_next(crn_batcher *b, crn_batch **out, crn_err *err) {
   b->n_pieces = 0;
   CRN_TRY(b->o.join_frames ? collect_frames(b, err) : collect_seqs(b, err));
   if (!b->n_pieces) return CRN_OK;
+  *out = b->spare;
+  b->spare = NULL;
   CRN_TRY(
       crn_batch_fill(b->ds, b->columns, b->n_columns, b->pieces, b->n_pieces, b->o.join_frames, &b->scratch, out, err));
   (*out)->index = b->n_batches++;

@@ -68,6 +68,8 @@ crn_status crn_batcher_new(crn_dataset *ds, const crn_batch_options *options, co
                            crn_batcher **out, crn_err *err);
 /* The next batch, owned by the caller; *out = NULL at the end of the epoch. */
 crn_status crn_batcher_next(crn_batcher *b, crn_batch **out, crn_err *err);
+/* Give a batch back that isn't needed any more: its memory serves the next one. */
+void crn_batcher_reuse(crn_batcher *b, crn_batch *batch);
 int64_t crn_batcher_num_dropped(const crn_batcher *b); /* sequences or chunks left out by the length rules */
 void crn_batcher_free(crn_batcher *b);
 

@@ -161,9 +161,11 @@ static crn_status fill_all(filler *f, const crn_batch_column *columns, size_t n,
 
 crn_status crn_batch_fill(crn_dataset *ds, const crn_batch_column *columns, size_t n_columns, const crn_piece *pieces,
                           size_t n_pieces, bool joined, crn_array *scratch, crn_batch **out, crn_err *err) {
+  crn_batch *b = *out ? *out : crn_calloc(1, sizeof *b);
   *out = NULL;
-  crn_batch *b = crn_calloc(1, sizeof *b);
   if (!b) return crn_err_memory(err);
+  crn_arena_reset(&b->arena);
+  *b = (crn_batch){.arena = b->arena};
   filler f = {.ds = ds, .pieces = pieces, .n_pieces = n_pieces, .joined = joined, .scratch = scratch, .batch = b};
   crn_status code = fill_all(&f, columns, n_columns, err);
   if (code == CRN_OK)

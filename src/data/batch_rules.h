@@ -26,7 +26,7 @@ typedef struct crn_batch_column { /* a key of the batch */
   bool has_time;
 } crn_batch_column;
 
-/* Make a batch of these pieces: one entry each, or all joined into one. */
+/* Make a batch of these pieces: one entry each, or all joined into one. *out is NULL or a batch to use again. */
 crn_status crn_batch_fill(crn_dataset *ds, const crn_batch_column *columns, size_t n_columns, const crn_piece *pieces,
                           size_t n_pieces, bool joined, crn_array *scratch, crn_batch **out, crn_err *err);
 

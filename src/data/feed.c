@@ -15,6 +15,8 @@ struct crn_feed {
   pthread_cond_t more, less;
   crn_batch **ring; /* cap entries, n of them used, the oldest at first */
   size_t cap, first, n;
+  crn_batch **spare; /* n_spare batches to use again: cap + 2 are there, one with the producer, one with the consumer */
+  size_t n_spare;
   bool stop;     /* the consumer wants no more */
   bool finished; /* the producer adds no more */
   crn_err failure;
@@ -33,11 +35,19 @@ static bool push(crn_feed *f, crn_batch *batch) {
   return ok;
 }
 
+static crn_batch *pop_spare(crn_feed *f) {
+  pthread_mutex_lock(&f->lock);
+  crn_batch *b = f->n_spare ? f->spare[--f->n_spare] : NULL;
+  pthread_mutex_unlock(&f->lock);
+  return b;
+}
+
 static void *produce(void *arg) {
   crn_feed *f = arg;
   crn_err err = {0};
   for (;;) {
     crn_batch *batch = NULL;
+    crn_batcher_reuse(f->batcher, pop_spare(f));
     if (crn_batcher_next(f->batcher, &batch, &err) != CRN_OK || !batch) break;
     if (!push(f, batch)) {
       crn_batch_free(batch);
@@ -59,7 +69,10 @@ crn_status crn_feed_new(crn_batcher *b, int n_ahead, crn_feed **out, crn_err *er
   f->batcher = b;
   f->cap = n_ahead > 0 ? (size_t)n_ahead : 0;
   f->ring = f->cap ? crn_calloc(f->cap, sizeof *f->ring) : NULL;
-  if (f->cap && !f->ring) {
+  f->spare = f->cap ? crn_calloc(f->cap + 2, sizeof *f->spare) : NULL;
+  if (f->cap && (!f->ring || !f->spare)) {
+    crn_free(f->ring);
+    crn_free(f->spare);
     crn_free(f);
     return crn_err_memory(err);
   }
@@ -95,6 +108,18 @@ crn_status crn_feed_next(crn_feed *f, crn_batch **out, crn_err *err) {
   return code;
 }
 
+void crn_feed_give_back(crn_feed *f, crn_batch *batch) {
+  if (!f->has_thread) {
+    crn_batcher_reuse(f->batcher, batch);
+    return;
+  }
+  pthread_mutex_lock(&f->lock);
+  const bool fits = batch && f->n_spare < f->cap + 2;
+  if (fits) f->spare[f->n_spare++] = batch;
+  pthread_mutex_unlock(&f->lock);
+  if (!fits) crn_batch_free(batch);
+}
+
 void crn_feed_free(crn_feed *f) {
   if (!f) return;
   pthread_mutex_lock(&f->lock);
@@ -103,10 +128,12 @@ void crn_feed_free(crn_feed *f) {
   pthread_mutex_unlock(&f->lock);
   if (f->has_thread) pthread_join(f->thread, NULL);
   for (size_t i = 0; i < f->n; i++) crn_batch_free(f->ring[(f->first + i) % f->cap]);
+  for (size_t i = 0; i < f->n_spare; i++) crn_batch_free(f->spare[i]);
   crn_err_clear(&f->failure);
   pthread_mutex_destroy(&f->lock);
   pthread_cond_destroy(&f->more);
   pthread_cond_destroy(&f->less);
   crn_free(f->ring);
+  crn_free(f->spare);
   crn_free(f);
 }

@@ -16,6 +16,8 @@ crn_status crn_feed_new(crn_batcher *b, int n_ahead, crn_feed **out, crn_err *er
 /* The next batch, owned by the caller; *out = NULL at the end of the epoch. A failure of the thread is returned here,
  * after the batches made before it, and again by every later call. */
 crn_status crn_feed_next(crn_feed *f, crn_batch **out, crn_err *err);
+/* A batch of the feed that isn't needed any more: its memory serves a later one. NULL is fine. */
+void crn_feed_give_back(crn_feed *f, crn_batch *batch);
 /* Stop the thread, whatever it is doing, wait for it and drop waiting batches. NULL is fine. */
 void crn_feed_free(crn_feed *f);
 

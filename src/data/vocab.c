@@ -35,20 +35,33 @@ static crn_status add_words(const crn_vocab *v, const crn_words *words, crn_indi
   return CRN_OK;
 }
 
-static crn_status encode_words(const crn_vocab *v, const char *text, crn_indices *out, crn_err *err) {
-  crn_words words = {0};
-  if (!v->single_spaces)
-    crn_words_split(&words, text);
-  else
-    for (const char *at = text;; at++) {
-      size_t n = strcspn(at, " ");
-      crn_words_add(&words, at, n);
-      at += n;
-      if (!*at) break;
-    }
-  crn_status code = add_words(v, &words, out, err);
-  crn_words_free(&words);
+/* A word that need not end with 0: copied, nearly always to the stack. */
+static crn_status add_part(const crn_vocab *v, const char *at, size_t len, crn_indices *out, crn_err *err) {
+  char word[256];
+  if (len < sizeof word) {
+    memcpy(word, at, len);
+    word[len] = 0;
+    return add_word(v, word, out, err);
+  }
+  crn_words one = {0};
+  crn_words_add(&one, at, len);
+  crn_status code = add_words(v, &one, out, err);
+  crn_words_free(&one);
   return code;
+}
+
+static crn_status encode_words(const crn_vocab *v, const char *text, crn_indices *out, crn_err *err) {
+  size_t n;
+  if (!v->single_spaces) {
+    for (; text = crn_words_next(text, &n), n; text += n) CRN_TRY(add_part(v, text, n, out, err));
+    return CRN_OK;
+  }
+  for (;; text++) {
+    n = strcspn(text, " ");
+    CRN_TRY(add_part(v, text, n, out, err));
+    text += n;
+    if (!*text) return CRN_OK;
+  }
 }
 
 static crn_status encode_chars(const crn_vocab *v, const char *text, crn_indices *out, crn_err *err) {

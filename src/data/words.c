@@ -85,19 +85,24 @@ void crn_words_free(crn_words *w) {
   *w = (crn_words){0};
 }
 
-void crn_words_split(crn_words *w, const char *text) {
+const char *crn_words_next(const char *text, size_t *len) {
   const char *start = NULL;
   while (*text) {
     uint32_t c;
     size_t n = crn_utf8_next(text, &c);
     bool space = crn_is_space(c);
-    if (space && start) {
-      crn_words_add(w, start, (size_t)(text - start));
-      start = NULL;
-    } else if (!space && !start) {
-      start = text;
-    }
+    if (space && start) break;
+    if (!space && !start) start = text;
     text += n;
   }
-  if (start) crn_words_add(w, start, (size_t)(text - start));
+  *len = start ? (size_t)(text - start) : 0;
+  return start ? start : text;
+}
+
+void crn_words_split(crn_words *w, const char *text) {
+  size_t n;
+  while (text = crn_words_next(text, &n), n) {
+    crn_words_add(w, text, n);
+    text += n;
+  }
 }

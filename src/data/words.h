@@ -30,5 +30,7 @@ void crn_words_pop(crn_words *w);   /* remove the last one */
 void crn_words_clear(crn_words *w); /* keeps memory */
 void crn_words_free(crn_words *w);
 void crn_words_split(crn_words *w, const char *text); /* add the parts between white space */
+/* The first part of text between white space, *len bytes long; *len = 0: there is none. */
+const char *crn_words_next(const char *text, size_t *len);
 
 #endif

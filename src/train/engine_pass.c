@@ -220,7 +220,7 @@ crn_status crn_engine_pass(crn_engine *e, crn_pass *p, crn_err *err) {
     }
     if (e->hooks.step) e->hooks.step(e->hooks.user, p->n_steps, complete, loss_of(p));
     p->n_steps++;
-    crn_batch_free(b);
+    crn_feed_give_back(feed, b);
     if (st == CRN_OK && e->hooks.stop && e->hooks.stop(e->hooks.user)) st = crn_fail(err, CRN_E_INTERRUPTED, "interrupted in %s, step %lld", p->label, (long long)p->n_steps);
   }
   crn_feed_free(feed);
