@@ -65,9 +65,31 @@ crn_status crn_act_apply_opts(crn_exec *x, const crn_act *a, const crn_value *op
   return d->v ? CRN_OK : r->err->code;
 }
 
+/* Whether losses, choices or logarithms may ask for the activation's input. */
+static bool input_is_read(crn_exec *x, const crn_layer *l, const crn_act *a) {
+  static const char *const read[] = {"softmax", "log_softmax", "sigmoid", "log_sigmoid", "exp", "log"};
+  if (crn_exec_run(x)->recording || crn_layer_has_losses(l) || !a->name) return true;
+  for (size_t i = 0; i < sizeof read / sizeof read[0]; i++)
+    if (!strcmp(a->name, read[i])) return true;
+  return false;
+}
+
 crn_status crn_act_apply(crn_exec *x, crn_layer *l, const crn_act *a, crn_data *d) {
-  (void)l;
   d->pre = NULL;
   d->pre_act = NULL;
-  return crn_act_apply_opts(x, a, NULL, d);
+  CRN_TRY(crn_act_apply_opts(x, a, NULL, d));
+  if (!a || input_is_read(x, l, a)) return CRN_OK;
+  d->pre = NULL; /* its memory can go */
+  d->pre_act = NULL;
+  return CRN_OK;
+}
+
+crn_status crn_act_apply_over(crn_exec *x, crn_layer *l, const crn_act *a, crn_data *d) {
+  crn_unary_kind kind;
+  if (!a || !d->v || !a->name || input_is_read(x, l, a) || !crn_unary_from_name(a->name, &kind))
+    return crn_act_apply(x, l, a, d);
+  d->pre = NULL;
+  d->pre_act = NULL;
+  d->v = crn_unary_over(crn_exec_run(x), kind, d->v);
+  return d->v ? CRN_OK : crn_exec_run(x)->err->code;
 }

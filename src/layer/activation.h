@@ -16,6 +16,8 @@ bool crn_act_is_softmax(const crn_act *a);
 const char *crn_act_name(const crn_act *a); /* "softmax", "sigmoid", "exp", …; NULL: composed */
 /* d->v becomes act(d->v), d->pre and pre_act what it was; softmax acts over the feature axis wherever it is. */
 crn_status crn_act_apply(crn_exec *x, crn_layer *l, const crn_act *a, crn_data *d);
+/* The same where d->v is the layer's own and is not read otherwise: without gradients it may be overwritten. */
+crn_status crn_act_apply_over(crn_exec *x, crn_layer *l, const crn_act *a, crn_data *d);
 /* With keywords of the function (a dict or NULL); d->pre and pre_act say how the input was made, or are NULL. */
 crn_status crn_act_apply_opts(crn_exec *x, const crn_act *a, const crn_value *opts, crn_data *d);
 

@@ -335,7 +335,7 @@ static crn_status conv_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     out->len[1] = NULL;
     out->v = crn_transpose(r, out->v, perm);
   }
-  return crn_act_apply(x, l, c->act, out);
+  return crn_act_apply_over(x, l, c->act, out);
 }
 
 const crn_layer_desc crn_family_conv[] = {

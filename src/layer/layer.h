@@ -219,6 +219,7 @@ crn_status crn_layer_param(crn_build *b, crn_layer *l, const crn_param_spec *spe
 /* ---- execution ------------------------------------------------------------------------------------------------------ */
 
 crn_run *crn_exec_run(crn_exec *x);
+bool crn_layer_has_losses(const crn_layer *l); /* or others of its scope: they are computed in this mode */
 const crn_value *crn_exec_config(const crn_exec *x, const char *key); /* config key, NULL if absent */
 int crn_exec_version(const crn_exec *x);
 int64_t crn_exec_global_step(const crn_exec *x); /* optimiser steps so far, at the step's start */

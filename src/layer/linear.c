@@ -100,7 +100,7 @@ static crn_status linear_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (in->t.sparse) out->v = look_up(r, c, w, in->v, bias);
   else out->v = product(r, c, in->v, in->t.feature_axis, w, bias);
   if (!isnan(c->grad_filter)) out->v = crn_grad_filter(r, out->v, crn_tmpl_batch_axis(&out->t), c->grad_filter);
-  return crn_act_apply(x, l, c->act, out);
+  return crn_act_apply_over(x, l, c->act, out);
 }
 
 bool crn_layer_is_plain_projection(const crn_layer *l) {

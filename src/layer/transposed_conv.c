@@ -211,7 +211,7 @@ static crn_status tconv_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const crn_data *given = c->bias ? crn_value_of(x, l, c->bias) : NULL;
   if (c->with_bias > 0) v = crn_add(r, v, c->bias ? (given ? given->v : NULL) : crn_param_get(x, l, "bias"));
   out->v = crn_t_reshape(r, v, l->out.n, result);
-  return crn_act_apply(x, l, c->act, out);
+  return crn_act_apply_over(x, l, c->act, out);
 }
 
 const crn_layer_desc crn_family_transposed_conv[] = {

@@ -16,6 +16,7 @@
 #include "tensor/weights.h"
 
 crn_run *crn_exec_run(crn_exec *x) { return &x->run; }
+bool crn_layer_has_losses(const crn_layer *l) { return l->scope->eval; }
 const crn_value *crn_exec_config(const crn_exec *x, const char *key) { return crn_v_get(x->net->config, key); }
 int crn_exec_version(const crn_exec *x) { return x->net->version; }
 int64_t crn_exec_global_step(const crn_exec *x) { return x->net->store->global_step; }

@@ -20,6 +20,8 @@ typedef enum crn_unary_kind {
   CRN_U_IS_FINITE, CRN_U_NAN_TO_NUM, CRN_N_UNARY
 } crn_unary_kind;
 crn_tensor *crn_unary(crn_run *r, crn_unary_kind kind, crn_tensor *x);
+/* The same where nobody reads x any more: unless the run records, the result takes its place. */
+crn_tensor *crn_unary_over(crn_run *r, crn_unary_kind kind, crn_tensor *x);
 const char *crn_unary_name(crn_unary_kind kind);
 bool crn_unary_from_name(const char *name, crn_unary_kind *out); /* tf's names: "tanh", "log_sigmoid", "silu", … */
 

@@ -265,6 +265,13 @@ crn_tensor *crn_unary(crn_run *r, crn_unary_kind kind, crn_tensor *x) {
   return crn_op_call(r, &infos[kind].op, 1, 1, &x, &(crn_attrs){.i = {kind}}, NULL);
 }
 
+crn_tensor *crn_unary_over(crn_run *r, crn_unary_kind kind, crn_tensor *x) {
+  const bool over = x && !r->recording && !x->st->is_param && !x->st->borrowed && x->dtype == r->real &&
+                    !(infos[kind].flags & TO_BOOL);
+  return over ? crn_op_call(r, &infos[kind].op, 1, 1, &x, &(crn_attrs){.i = {kind, 1}}, NULL) : crn_unary(r, kind, x);
+}
+
+/* i[0]: the kind; i[1]: the result is written over x. */
 static crn_status unary_infer(crn_run *r, crn_node *n) {
   const crn_tensor *x = n->in[0];
   const unary_info *info = &infos[n->a.i[0]];
@@ -279,6 +286,7 @@ static crn_status unary_infer(crn_run *r, crn_node *n) {
                        info->flags & REAL ? "float32, float64" : "", info->flags & INTEGER ? ", integers" : "",
                        info->flags & COMPLEX ? ", complex64" : "", info->flags & BOOL_IN ? "bool" : "");
   }
+  if (n->a.i[1]) return crn_node_view(r, n, 0, n->in[0], 0, x->rank, x->shape);
   crn_dtype to = info->flags & TO_BOOL ? CRN_BOOL : x->dtype == CRN_C64 ? CRN_F32 : x->dtype;
   return crn_node_output(r, n, 0, to, x->rank, x->shape);
 }
