@@ -51,11 +51,8 @@ static inline __attribute__((always_inline)) void attention_energies(const int f
 
 static float largest_abs(int64_t n, const float *x) {
   V top = v_set(0);
-  float lanes[V_WIDTH], most = 0;
   for (int64_t k = 0; k < n; k += V_WIDTH) top = v_max(v_abs(row_load(x, k, n)), top);
-  v_store(lanes, top);
-  for (int i = 0; i < V_WIDTH; i++) most = lanes[i] > most ? lanes[i] : most;
-  return most;
+  return v_largest(top);
 }
 
 /* NaN elements are passed over: they make their energy NaN either way. */

@@ -33,11 +33,9 @@ static double exp_sum(int64_t n, const float *x, float top, float *y) {
     high = vd_add(high, v_high(e));
   }
   if (i < n) {
-    float rest[V_WIDTH];
-    v_store(rest, v_set(-INFINITY));
-    for (int64_t l = 0; l < n - i; l++) rest[l] = x[i + l] - top;
-    V e = v_exp(v_load(rest));
-    if (y) v_store_mask(y + i, e, v_mask(n - i));
+    const VMASK m = v_mask(n - i);
+    V e = v_exp(v_sub(v_load_else(x + i, m, v_set(-INFINITY)), shift));
+    if (y) v_store_mask(y + i, e, m);
     low = vd_add(low, v_low(e));
     high = vd_add(high, v_high(e));
   }

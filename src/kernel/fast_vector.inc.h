@@ -152,25 +152,21 @@ static void fast_weighted_sum(int64_t n, int64_t d, const float *w, const float 
 }
 
 static float fast_reduce_max(int64_t n, const float *x) {
-  float lanes[V_WIDTH], best = -INFINITY;
-  V top = v_set(-INFINITY);
+  const V none = v_set(-INFINITY);
+  V top = none;
   int64_t i = 0;
   for (; i + V_WIDTH <= n; i += V_WIDTH) top = v_max(v_load(x + i), top);
-  v_store(lanes, top);
-  for (int l = 0; l < V_WIDTH; l++) best = lanes[l] > best ? lanes[l] : best;
-  for (; i < n; i++) best = x[i] > best ? x[i] : best;
-  return best;
+  if (i < n) top = v_max(v_load_else(x + i, v_mask(n - i), none), top);
+  return v_largest(top);
 }
 
 static float fast_reduce_min(int64_t n, const float *x) {
-  float lanes[V_WIDTH], best = INFINITY;
-  V least = v_set(INFINITY);
+  const V none = v_set(INFINITY);
+  V least = none;
   int64_t i = 0;
   for (; i + V_WIDTH <= n; i += V_WIDTH) least = v_min(v_load(x + i), least);
-  v_store(lanes, least);
-  for (int l = 0; l < V_WIDTH; l++) best = lanes[l] < best ? lanes[l] : best;
-  for (; i < n; i++) best = x[i] < best ? x[i] : best;
-  return best;
+  if (i < n) least = v_min(v_load_else(x + i, v_mask(n - i), none), least);
+  return v_least(least);
 }
 
 static int64_t fast_argmax(int64_t n, const float *x) {

@@ -24,6 +24,9 @@ static inline VMASK v_mask(int64_t n) { /* first n lanes; n clipped to [0, V_WID
 }
 static inline V v_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline V v_load_mask(const float *p, VMASK m) { return _mm256_maskload_ps(p, m); } /* other lanes 0 */
+static inline V v_load_else(const float *p, VMASK m, V other) {
+  return _mm256_blendv_ps(other, _mm256_maskload_ps(p, m), _mm256_castsi256_ps(m));
+}
 static inline void v_store(float *p, V x) { _mm256_storeu_ps(p, x); }
 static inline void v_store_mask(float *p, V x, VMASK m) { _mm256_maskstore_ps(p, m, x); }
 static inline V v_set(float x) { return _mm256_set1_ps(x); }
@@ -63,6 +66,14 @@ static inline VD vd_fma(VD a, VD b, VD c) { return _mm256_fmadd_pd(a, b, c); }
 static inline double vd_sum(VD x) {
   __m128d s = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
   return _mm_cvtsd_f64(s) + _mm_cvtsd_f64(_mm_unpackhi_pd(s, s));
+}
+static inline float v_largest(V x) { /* without NaN */
+  __m128 a = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)), b = _mm_max_ps(a, _mm_movehl_ps(a, a));
+  return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+static inline float v_least(V x) {
+  __m128 a = _mm_min_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)), b = _mm_min_ps(a, _mm_movehl_ps(a, a));
+  return _mm_cvtss_f32(_mm_min_ss(b, _mm_movehdup_ps(b)));
 }
 static inline int v_any(VB c) { return _mm256_movemask_ps(c) != 0; }
 /* p·2^n for n whole and |n| < 254; rounds once where the result is denormal */

@@ -23,6 +23,7 @@ static inline VMASK v_mask(int64_t n) { /* first n lanes; n clipped to [0, V_WID
 }
 static inline V v_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline V v_load_mask(const float *p, VMASK m) { return _mm512_maskz_loadu_ps(m, p); } /* other lanes 0 */
+static inline V v_load_else(const float *p, VMASK m, V other) { return _mm512_mask_loadu_ps(other, m, p); }
 static inline void v_store(float *p, V x) { _mm512_storeu_ps(p, x); }
 static inline void v_store_mask(float *p, V x, VMASK m) { _mm512_mask_storeu_ps(p, m, x); }
 static inline V v_set(float x) { return _mm512_set1_ps(x); }
@@ -66,6 +67,8 @@ static inline double vd_sum(VD x) {
   __m128d t = _mm_add_pd(_mm256_castpd256_pd128(s), _mm256_extractf128_pd(s, 1));
   return _mm_cvtsd_f64(t) + _mm_cvtsd_f64(_mm_unpackhi_pd(t, t));
 }
+static inline float v_largest(V x) { return _mm512_reduce_max_ps(x); } /* without NaN */
+static inline float v_least(V x) { return _mm512_reduce_min_ps(x); }
 static inline int v_any(VB c) { return c != 0; }
 /* p·2^n for n whole and |n| < 254; rounds once where the result is denormal */
 static inline V v_scale(V p, V n) { return _mm512_scalef_ps(p, n); }
