@@ -10,6 +10,7 @@
 #include "tensor/ints.h"
 #include "tensor/ops.h"
 
+#define SKIP 32 /* values that are compared at once with the least of the best */
 #define IS_NAN(v) ((v) != (v))
 #define V float
 #define N(name) name##_f32

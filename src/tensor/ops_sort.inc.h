@@ -6,14 +6,28 @@
 
 static bool N(before)(V a, V b) { return a > b || (IS_NAN(b) && !IS_NAN(a)); } /* does a come before b when falling? */
 
-/* Indices of the k largest of n values, falling: each value is put into the list of the best so far. */
+static bool N(none_above)(const V *x, V bound) { /* among the next SKIP values; compilers make vectors of this */
+  int above = 0;
+  for (int i = 0; i < SKIP; i++) above |= x[i] > bound;
+  return !above;
+}
+
+/* Put value i into the list of the best so far, if it belongs there. */
+static void N(put)(const V *x, int64_t i, int64_t k, int64_t *held, int32_t *best) {
+  if (*held == k && (k == 0 || !N(before)(x[i], x[best[k - 1]]))) return;
+  int64_t at = *held < k ? (*held)++ : k - 1;
+  for (; at > 0 && N(before)(x[i], x[best[at - 1]]); at--) best[at] = best[at - 1];
+  best[at] = (int32_t)i;
+}
+
+/* Indices of the k largest of n values, falling. */
 static void N(best_k)(int64_t n, const V *x, int64_t k, int32_t *best) {
   int64_t held = 0;
-  for (int64_t i = 0; i < n; i++) {
-    if (held == k && (k == 0 || !N(before)(x[i], x[best[k - 1]]))) continue;
-    int64_t at = held < k ? held++ : k - 1;
-    for (; at > 0 && N(before)(x[i], x[best[at - 1]]); at--) best[at] = best[at - 1];
-    best[at] = (int32_t)i;
+  for (int64_t i = 0, end; i < n; i = end) {
+    end = n - i < SKIP ? n : i + SKIP;
+    const bool full = held == k && k > 0 && !IS_NAN(x[best[k - 1]]);
+    if (full && end - i == SKIP && N(none_above)(x + i, x[best[k - 1]])) continue;
+    for (; i < end; i++) N(put)(x, i, k, &held, best);
   }
 }
 
