@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ctrl-C and SIGTERM: a flag that long runs look at, so that they stop between two steps with their files in order.
- * The second signal ends the program at once.
+ * The second signal ends the program at once. SIGPIPE and SIGXFSZ end no task: the
+ * write fails instead, and is told.
  */
 #ifndef CRN_CLI_INTERRUPT_H
 #define CRN_CLI_INTERRUPT_H

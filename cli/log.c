@@ -20,6 +20,8 @@ typedef struct target {
   FILE *file;
   bool is_program; /* opened by popen */
   bool is_console; /* standard output or error: not to be closed */
+  char *name;      /* as in the config; NULL: the console */
+  bool failed;     /* couldn't be written; said once */
   int verbosity;
   line_format format;
 } target;
@@ -63,13 +65,21 @@ void cli_log_free(cli_log *l) {
       pclose(t->file);
     else
       fclose(t->file);
+    crn_free(t->name);
   }
   crn_str_free(&l->held);
   crn_free(l);
 }
 
-static void write_line(const target *t, int level, const char *text) {
-  if (level > t->verbosity) return;
+/* A log that can't be written any more (disk full, its program ended) is no reason to stop the task. */
+static void check_written(target *t) {
+  if (!ferror(t->file) || t->is_console) return;
+  fprintf(stderr, "creturnn: can't write the log '%s' any more: %s\n", t->name ? t->name : "", strerror(errno));
+  t->failed = true;
+}
+
+static void write_line(target *t, int level, const char *text) {
+  if (level > t->verbosity || t->failed) return;
   if (t->format != FORMAT_DEFAULT) {
     time_t now = time(NULL);
     struct tm local;
@@ -80,6 +90,7 @@ static void write_line(const target *t, int level, const char *text) {
   }
   fprintf(t->file, "%s\n", text);
   fflush(t->file);
+  check_written(t);
 }
 
 void cli_log_line(void *log, int level, const char *text) {
@@ -161,6 +172,7 @@ static crn_status open_target(cli_log *l, const char *given, const crn_config *c
     t->file = fopen(name, "a");
   }
   if (!t->file) return crn_fail(err, CRN_E_FILE, "key 'log': can't open '%s': %s", name, strerror(errno));
+  t->name = crn_strdup(given);
   return CRN_OK;
 }
 

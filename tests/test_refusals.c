@@ -127,6 +127,16 @@ static void test_sizes(void **state) {
   EXPECT_REFUSED(list);
 }
 
+static void test_hidden_names(void **state) {
+  (void)state;
+  static const refusal list[] = {
+      {NET("'#lin': {'class': 'linear', 'n_out': 3, 'from': 'data'}, 'lin1': {'class': 'copy', 'from': 'data'},"
+           "'output': {'class': 'copy', 'from': '#lin'}"),
+       {"layer 'output' (copy)", "layer '#lin' does not exist", "did you mean 'lin1'?"}},
+  };
+  EXPECT_REFUSED(list);
+}
+
 static void test_no_feature(void **state) {
   (void)state;
   static const refusal list[] = {
@@ -167,10 +177,8 @@ static void test_unchunking(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_sizes),
-      cmocka_unit_test(test_no_feature),
-      cmocka_unit_test(test_names),
-      cmocka_unit_test(test_unchunking),
+      cmocka_unit_test(test_sizes), cmocka_unit_test(test_hidden_names), cmocka_unit_test(test_no_feature),
+      cmocka_unit_test(test_names), cmocka_unit_test(test_unchunking),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

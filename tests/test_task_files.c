@@ -151,6 +151,31 @@ static void test_failing_write(void **state) {
   crn_free(got);
 }
 
+/* Another process has put the same temporary file in its place. */
+static void test_gone(void **state) {
+  (void)state;
+  crn_err err = {0};
+  assert_int_equal(crn_file_put(in_folder("limited/file.new_tmp"), in_folder("limited/file"), &err), CRN_E_FILE);
+  if (!strstr(crn_err_text(&err), "file.new_tmp' is gone")) fail_msg("%s", crn_err_text(&err));
+  crn_err_clear(&err);
+}
+
+static bool stop_at_third(void *user) { return ++*(int *)user == 3; }
+static bool never_stop(void *user) { return (void)user, false; }
+
+/* Between two tries of a full disk. */
+static void test_wait(void **state) {
+  (void)state;
+  int asked = 0;
+  crn_engine e = {.hooks = {.user = &asked, .stop = stop_at_third}};
+  assert_false(crn_engine_wait(&e, 3600000));
+  assert_int_equal(asked, 3);
+  e.hooks.stop = never_stop;
+  assert_true(crn_engine_wait(&e, 1));
+  e.hooks.stop = NULL;
+  assert_true(crn_engine_wait(&e, 0));
+}
+
 static void test_prepare(void **state) {
   (void)state;
   crn_err err = {0};
@@ -166,8 +191,12 @@ static void test_prepare(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_folders_are_made), cmocka_unit_test(test_said_at_the_start),
-      cmocka_unit_test(test_stopped_half_way), cmocka_unit_test(test_failing_write),
+      cmocka_unit_test(test_folders_are_made),
+      cmocka_unit_test(test_said_at_the_start),
+      cmocka_unit_test(test_stopped_half_way),
+      cmocka_unit_test(test_failing_write),
+      cmocka_unit_test(test_gone),
+      cmocka_unit_test(test_wait),
       cmocka_unit_test(test_prepare),
   };
   return cmocka_run_group_tests(tests, make, clean);

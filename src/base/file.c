@@ -73,7 +73,12 @@ crn_status crn_file_give_up(const char *path, const char *temp, int error, crn_e
 }
 
 crn_status crn_file_put(const char *temp, const char *path, crn_err *err) {
-  return rename(temp, path) == 0 ? CRN_OK : crn_file_give_up(path, temp, errno, err);
+  if (rename(temp, path) == 0) return CRN_OK;
+  const int error = errno;
+  const bool gone = error == ENOENT && access(temp, F_OK) != 0;
+  (void)crn_file_give_up(path, temp, error, err);
+  if (gone) crn_err_append(err, " ('%s' is gone: does another process write the same file?)", temp);
+  return CRN_E_FILE;
 }
 
 static crn_status temporary_name(const char *path, crn_str *out, crn_err *err) {

@@ -166,8 +166,11 @@ crn_status crn_ckpt_file_sync_dir(const crn_fileops *ops, const char *path, int 
 }
 
 crn_status crn_ckpt_file_rename(const crn_fileops *ops, const char *from, const char *to, int *error, crn_err *err) {
-  if (ops->rename(ops->user, from, to) != 0) return fail_write(err, "rename a new file to", to, error);
-  return CRN_OK;
+  if (ops->rename(ops->user, from, to) == 0) return CRN_OK;
+  const bool gone = errno == ENOENT;
+  const crn_status st = fail_write(err, "rename a new file to", to, error);
+  if (gone) crn_err_append(err, " ('%s' is gone: does another process write the same checkpoint?)", from);
+  return st;
 }
 
 crn_status crn_ckpt_file_make_parents(const crn_fileops *ops, const char *path, int *error, crn_err *err) {

@@ -277,6 +277,9 @@ static crn_status make_base(crn_generated *g, int64_t seq, crn_mt *rng, crn_err 
 
 static crn_status init_base(crn_dataset *ds, crn_err *err) {
   base_task *b = (base_task *)ds;
+  if (b->max_len > INT32_MAX)
+    return crn_dataset_fail(ds, err, CRN_E_CONFIG, "option 'max_input_seq_len': expected an integer <= %d, got %lld",
+                            INT32_MAX, (long long)b->max_len);
   if (b->max_len < b->min_len || b->input_base > INT32_MAX || b->output_base > INT32_MAX)
     return crn_dataset_fail(ds, err, CRN_E_CONFIG, "max_input_seq_len is below min_input_seq_len, or a base too large");
   CRN_TRY(crn_generated_init(&b->g, make_base, err));
@@ -328,6 +331,9 @@ static crn_status init_dummy(crn_dataset *ds, crn_err *err) {
   dummy_task *d = (dummy_task *)ds;
   if (!(d->max_value >= 1 && d->max_value <= 1e15) || d->max_value != (double)(int64_t)d->max_value)
     return crn_dataset_fail(ds, err, CRN_E_CONFIG, "option 'input_max_value': expected a whole number >= 1");
+  if (d->seq_len > INT32_MAX)
+    return crn_dataset_fail(ds, err, CRN_E_CONFIG, "option 'seq_len': expected an integer <= %d, got %lld", INT32_MAX,
+                            (long long)d->seq_len);
   CRN_TRY(crn_generated_init(&d->g, make_dummy, err));
   CRN_TRY(crn_generated_key(&d->g, "data", d->input_dim, false, CRN_NT_F32, err));
   return crn_generated_key(&d->g, "classes", d->output_dim, true, CRN_NT_I32, err);

@@ -6,23 +6,45 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "base/str.h"
 #include "data/pickle.h"
 
+/* Devices may have no end. A directory is told when it is read, with the system's reason. */
+static crn_status refuse_device(const char *path, crn_err *err) {
+  struct stat st;
+  if (stat(path, &st) != 0 || (!S_ISCHR(st.st_mode) && !S_ISBLK(st.st_mode))) return CRN_OK;
+  return crn_fail(err, CRN_E_FILE, "%s: is a device, expected a file", path);
+}
+
+/* Bytes of the machine's memory: a file that unpacks to more is not to be read whole. */
+static size_t most_bytes(void) {
+  const long pages = sysconf(_SC_PHYS_PAGES), each = sysconf(_SC_PAGESIZE);
+  return pages > 0 && each > 0 ? (size_t)pages * (size_t)each : SIZE_MAX;
+}
+
 crn_status crn_text_load(const char *path, crn_str *out, crn_err *err) {
+  CRN_TRY(refuse_device(path, err));
   errno = 0;
   gzFile f = gzopen(path, "rb");
   if (!f) return crn_fail(err, CRN_E_FILE, "%s: %s", path, errno ? strerror(errno) : "can't be opened");
+  const size_t most = most_bytes();
   char buf[65536];
   int got;
-  while ((got = gzread(f, buf, sizeof buf)) > 0) crn_str_addn(out, buf, (size_t)got);
+  while ((got = gzread(f, buf, sizeof buf)) > 0 && out->len < most && crn_str_ok(out))
+    crn_str_addn(out, buf, (size_t)got);
   int code = Z_OK;
   const char *why = gzerror(f, &code);
   crn_status st = CRN_OK;
-  if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
+  if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
+    if (crn_starts_with(why, path) && strlen(why) > strlen(path) + 2) why += strlen(path) + 2; /* "PATH: reason" */
     st = crn_fail(err, CRN_E_FORMAT, "%s: %s", path, code == Z_ERRNO ? strerror(errno) : why);
+  } else if (got > 0 && crn_str_ok(out)) {
+    st = crn_fail(err, CRN_E_FILE, "%s: longer than this machine's memory (%zu bytes)", path, most);
+  }
   gzclose(f);
   if (st == CRN_OK && !crn_str_ok(out)) st = crn_err_memory(err);
   if (st != CRN_OK) crn_str_free(out);

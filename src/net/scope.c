@@ -169,7 +169,8 @@ static crn_status no_such_layer(crn_build *b, crn_scope *scope, const char *name
   const char **names = CRN_ARENA_ARRAY(&b->net->arena, const char *, n + (size_t)b->net->n_externs + 2);
   if (!names) return crn_err_memory(b->err);
   for (size_t i = 0; i < n; i++)
-    if (crn_v_cstr(d->u.dict.keys[i])) names[k++] = crn_v_cstr(d->u.dict.keys[i]);
+    if (crn_v_cstr(d->u.dict.keys[i]) && *crn_v_cstr(d->u.dict.keys[i]) != '#')
+      names[k++] = crn_v_cstr(d->u.dict.keys[i]);
   names[k++] = "data";
   const char *near = crn_nearest(name, names, k);
   const char *where = scope->owner ? scope->owner->path : "the root";

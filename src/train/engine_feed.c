@@ -31,7 +31,7 @@ crn_status crn_engine_extern_data(crn_engine *e, crn_dataset *ds, crn_err *err) 
   crn_value *all = crn_v_dict(a);
   for (size_t k = 0; k < crn_dataset_num_keys(ds); k++) {
     const crn_data_key *key = crn_dataset_key(ds, k);
-    if (key->dtype == CRN_NT_STR) continue;
+    if (key->dtype == CRN_NT_STR || key->length_only) continue;
     crn_value *d = crn_v_dict(a), *shape = crn_v_seq(a, CRN_V_TUPLE);
     for (int i = 0; i < key->rank; i++) (void)crn_v_push(a, shape, key->shape[i] < 0 ? crn_v_none(a) : crn_v_int(a, key->shape[i]));
     (void)crn_v_put(a, d, "shape", shape);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ckpt/load.h"
 #include "ckpt/state_file.h"
@@ -72,6 +73,14 @@ crn_status crn_engine_load(crn_engine *e, const crn_net *net, const char *prefix
 
 /* ---- preload_from_files --------------------------------------------------------------------------------------------- */
 
+static bool all_strings(const crn_value *v) {
+  if (crn_v_is_none(v) || crn_v_is_str(v)) return true;
+  if (!crn_v_is_seq(v)) return false;
+  for (size_t i = 0; i < crn_v_len(v); i++)
+    if (!crn_v_is_str(crn_v_at(v, i))) return false;
+  return true;
+}
+
 static crn_status string_list(crn_engine *e, const crn_value *v, const char *const **out, size_t *n) {
   const size_t len = crn_v_is_str(v) ? 1 : crn_v_len(v);
   const char **p = CRN_ARENA_ARRAY(&e->arena, const char *, len + 1);
@@ -85,13 +94,56 @@ static crn_status string_list(crn_engine *e, const crn_value *v, const char *con
   return CRN_OK;
 }
 
-static crn_status preload_one(crn_engine *e, const crn_net *net, const char *name, const crn_value *v, bool first, crn_err *err) {
+static bool is_anything(const crn_value *v) { return v != NULL; }
+static bool is_str_or_none(const crn_value *v) { return crn_v_is_none(v) || crn_v_is_str(v); }
+static bool is_dict_or_none(const crn_value *v) { return crn_v_is_none(v) || crn_v_is_dict(v); }
+
+static const struct {
+  const char *name, *expected;
+  bool (*fits)(const crn_value *v);
+} preload_options[] = {{"filename", "a string", crn_v_is_str},
+                       {"prefix", "a string", is_str_or_none},
+                       {"init_for_train", "a bool", is_anything},
+                       {"ignore_missing", "a bool", is_anything},
+                       {"ignore_params", "a list of names", all_strings},
+                       {"ignore_params_prefixes", "a list of names", all_strings},
+                       {"var_name_mapping", "a dict", is_dict_or_none},
+                       {"custom_missing_load_func", "a function", is_anything}};
+enum { N_PRELOAD_OPTIONS = sizeof preload_options / sizeof *preload_options };
+
+static crn_status check_preload_option(const char *entry, const char *key, const crn_value *v, crn_err *err) {
+  const char *names[N_PRELOAD_OPTIONS];
+  for (size_t i = 0; i < N_PRELOAD_OPTIONS; i++) {
+    names[i] = preload_options[i].name;
+    if (strcmp(names[i], key) != 0) continue;
+    if (preload_options[i].fits(v)) return CRN_OK;
+    return crn_fail(err, CRN_E_CONFIG, "preload_from_files: entry '%s': option '%s': expected %s, got %s", entry, key,
+                    preload_options[i].expected, crn_v_kind_name(v));
+  }
+  const char *near = crn_nearest(key, names, N_PRELOAD_OPTIONS);
+  const crn_status st = crn_fail(err, CRN_E_CONFIG, "preload_from_files: entry '%s': unknown option '%s'", entry, key);
+  if (near) crn_err_append(err, " (did you mean '%s'?)", near);
+  return st;
+}
+
+/* Also of entries that this task doesn't load. */
+static crn_status check_preload_entry(const char *name, const crn_value *v, crn_err *err) {
   if (!crn_v_is_dict(v)) return crn_fail(err, CRN_E_CONFIG, "preload_from_files: entry '%s' must be a dict", name);
-  if (crn_v_truth(crn_v_get(v, "init_for_train")) != first) return CRN_OK;
-  const char *file = crn_v_cstr(crn_v_get(v, "filename")), *path;
-  if (!file) return crn_fail(err, CRN_E_CONFIG, "preload_from_files: entry '%s' needs 'filename'", name);
+  for (size_t i = 0; i < v->u.dict.n; i++) {
+    const char *key = crn_v_cstr(v->u.dict.keys[i]);
+    CRN_TRY(check_preload_option(name, key ? key : "?", v->u.dict.vals[i], err));
+  }
+  if (!crn_v_cstr(crn_v_get(v, "filename")))
+    return crn_fail(err, CRN_E_CONFIG, "preload_from_files: entry '%s' needs 'filename'", name);
   if (!crn_v_is_none(crn_v_get(v, "custom_missing_load_func")))
     return crn_fail(err, CRN_E_NOT_IMPLEMENTED, "preload_from_files: entry '%s': not implemented: custom_missing_load_func", name);
+  return CRN_OK;
+}
+
+static crn_status preload_one(crn_engine *e, const crn_net *net, const char *name, const crn_value *v, bool first, crn_err *err) {
+  CRN_TRY(check_preload_entry(name, v, err));
+  if (crn_v_truth(crn_v_get(v, "init_for_train")) != first) return CRN_OK;
+  const char *file = crn_v_cstr(crn_v_get(v, "filename")), *path;
   CRN_TRY(crn_config_input_path(e->config, file, &e->arena, &path, err));
   crn_load_opts o = {.load_if_prefix = crn_v_cstr(crn_v_get(v, "prefix")), .ignore_missing = crn_v_truth(crn_v_get(v, "ignore_missing")), .log = &e->log};
   CRN_TRY(string_list(e, crn_v_get(v, "ignore_params"), &o.ignore_params, &o.n_ignore_params));
@@ -145,10 +197,28 @@ crn_status crn_engine_preload(crn_engine *e, const crn_net *net, bool first_trai
 
 /* ---- saving --------------------------------------------------------------------------------------------------------- */
 
-crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix, crn_err *err) {
-  crn_bundle_writer *w = NULL;
+bool crn_engine_wait(void *engine, int64_t ms) {
+  const crn_engine *e = engine;
+  enum { SLICE_MS = 100 };
+  for (; ms > 0; ms -= SLICE_MS) {
+    if (e->hooks.stop && e->hooks.stop(e->hooks.user)) return false;
+    const int64_t now = ms < SLICE_MS ? ms : SLICE_MS;
+    (void)nanosleep(&(struct timespec){.tv_nsec = (long)now * 1000000}, NULL);
+  }
+  return !e->hooks.stop || !e->hooks.stop(e->hooks.user);
+}
+
+static crn_save_opts save_opts(crn_engine *e) {
   crn_save_opts o = crn_save_defaults();
   o.log = &e->log;
+  o.sleep = crn_engine_wait;
+  o.sleep_user = e;
+  return o;
+}
+
+crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix, crn_err *err) {
+  crn_bundle_writer *w = NULL;
+  const crn_save_opts o = save_opts(e);
   CRN_TRY(crn_bundle_begin(prefix, &o, &w, err));
   crn_status st = CRN_OK;
   for (int i = 0; i < net->n_params && st == CRN_OK; i++) {
@@ -175,7 +245,8 @@ crn_status crn_engine_save_epoch(crn_engine *e, crn_err *err) {
   if (!prefix) return crn_err_memory(err);
   crn_logf(&e->log, 4, "Save model under %s", prefix);
   CRN_TRY(crn_engine_save(e, e->train_net, prefix, err));
-  return crn_ckpt_state_write(prefix, NULL, err);
+  const crn_save_opts o = save_opts(e);
+  return crn_ckpt_state_write(prefix, &o, err);
 }
 
 /* ---- other tasks ---------------------------------------------------------------------------------------------------- */

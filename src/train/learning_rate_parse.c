@@ -297,6 +297,9 @@ static crn_status read_epoch(reader *r, crn_lr_table *t, int64_t epoch) {
     if (strcmp(arg, "learningRate") == 0 || strcmp(arg, "learning_rate") == 0) {
       number v = {0};
       CRN_TRY(read_number(r, &v, 0));
+      if (!isfinite(v.f))
+        return crn_fail(r->err, CRN_E_FORMAT, "%s:%d: epoch %lld: expected a finite learningRate, found %g", r->name,
+                        r->line, (long long)epoch, v.f);
       e->lr = v.f;
       have_rate = true;
     } else if (strcmp(arg, "error") == 0) {
