@@ -85,7 +85,7 @@ static void test_values(void **state) {
                        "_n = None\nb = True\ni = -7\nbig = 10 ** 30\nf = 1e-3\ninf = float('inf')\n"
                        "s = 'a\\'b\\u20ac'\nl = [1, [2]]\nt = (None, 3)\none = (1,)\nst = {3, 1, 2}\n"
                        "d = {'x': 1, 2: 'y', (1, 2): 3}\nr = range(3)\nr2 = list(range(4))\nby = b'ab'\n"
-                       "dk = d.keys()\nhere = os.path.basename(__file__)\n");
+                       "dk = d.keys()\nfar = range(10**9)\nhere = os.path.basename(__file__)\n");
   expect_repr(c, "_n", "None");
   expect_repr(c, "b", "True");
   expect_repr(c, "i", "-7");
@@ -99,6 +99,7 @@ static void test_values(void **state) {
   expect_repr(c, "d", "{'x': 1, 2: 'y', (1, 2): 3}");
   expect_repr(c, "r", "[0, 1, 2]");
   expect_repr(c, "dk", "['x', 2, (1, 2)]");
+  assert_int_equal(crn_config_get(c, "far")->kind, CRN_V_OBJECT); /* not written out */
   expect_repr(c, "here", "'test.config'");
   assert_string_equal(crn_v_cstr(crn_config_get(c, "s")), "a'b\xe2\x82\xac");
   assert_null(crn_config_get(c, "os"));

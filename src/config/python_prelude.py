@@ -18,6 +18,7 @@ import types
 
 STDLIB = os.path.dirname(os.__file__) + os.sep
 ALWAYS_REPLACED = ("tensorflow", "returnn")  # never loaded, even where they are installed
+MAX_RANGE = 1 << 20  # a longer one stays an object
 replaced_modules = []  # names of modules that placeholders stand in for, since the last take_notes()
 
 
@@ -461,6 +462,8 @@ def unpack(obj):
         return "array", str(dtype), tuple(map(int, shape)), obj.astype("float64").tobytes()
     if isinstance(obj, collections.abc.Mapping):
         return "value", dict(obj)
+    if isinstance(obj, range) and obj[MAX_RANGE:]:
+        return "object", "range"  # of so many numbers: not to be written out
     if isinstance(obj, (range, collections.abc.KeysView, collections.abc.ValuesView, collections.abc.ItemsView)):
         return "value", list(obj)
     if isinstance(obj, os.PathLike):

@@ -7,19 +7,11 @@
 #include "tensor/eval.h"
 #include "tensor/mem.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "memory_limit.h"
 
-/* These take the place of src/base/memory.c: an expression may ask for any amount, and then gets none. */
-enum { MOST_BYTES = 1 << 24 };
-void *crn_malloc(size_t bytes) { return bytes > MOST_BYTES ? NULL : malloc(bytes ? bytes : 1); }
-void *crn_calloc(size_t n, size_t each) {
-  return n && each > MOST_BYTES / n ? NULL : calloc(n ? n : 1, each ? each : 1);
-}
-void *crn_realloc(void *p, size_t bytes) { return bytes > MOST_BYTES ? NULL : realloc(p, bytes ? bytes : 1); }
-void crn_free(void *p) { free(p); }
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static crn_status name(void *user, crn_run *r, const char *text, crn_ev *out, bool *found) {
   static const float x[6] = {0.5f, -1, 2, 0, 3, -4};
