@@ -213,6 +213,85 @@ static void test_hdf_variants(void **state) {
   crn_array_free(&array);
 }
 
+/* A right file (5 frames of 3 features, labels below 4), but for the one array that is given. */
+typedef struct wrong_array {
+  const char *name;
+  crn_ntype type; /* NONE: missing; STR: strings */
+  int rank;
+  int64_t shape[3];
+  int64_t values[8]; /* 0 where there are more */
+  const char *message;
+} wrong_array;
+
+static void write_array(crn_h5 *f, const wrong_array *w) {
+  static const char *const text[] = {"a", "b", "c", "d"};
+  crn_err err = {0};
+  int64_t n = 1;
+  int32_t whole[64] = {0};
+  double real[64] = {0};
+  for (int i = 0; i < w->rank; i++) n *= w->shape[i];
+  assert_true(n <= 64);
+  for (int i = 0; i < 8; i++) real[i] = whole[i] = (int32_t)w->values[i];
+  const void *values = w->type == CRN_NT_F64 ? (const void *)real : whole;
+  if (w->type == CRN_NT_STR)
+    TEST_OK(crn_h5_write_strings(f, w->name, CRN_H5_FIXED, text, (size_t)w->shape[0], &err));
+  else if (w->type != CRN_NT_NONE)
+    TEST_OK(crn_h5_write(f, w->name, w->type, w->rank, w->shape, values, &err));
+}
+
+static void write_file(const char *path, const wrong_array *wrong) {
+  static const wrong_array right[] = {
+      {"inputs", CRN_NT_F64, 2, {5, 3}, {1}, NULL},
+      {"seqLengths", CRN_NT_I32, 2, {2, 2}, {3, 3, 2, 2}, NULL},
+      {"seqTags", CRN_NT_STR, 1, {2}, {0}, NULL},
+      {"targets/data/classes", CRN_NT_I32, 1, {5}, {1, 2}, NULL},
+      {"targets/labels/classes", CRN_NT_STR, 1, {4}, {0}, NULL},
+      {"targets/size/x", CRN_NT_I32, 1, {1}, {0}, NULL},
+  };
+  crn_err err = {0};
+  crn_h5 *f;
+  remove(path);
+  TEST_OK(crn_h5_create(path, &f, &err));
+  for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+    write_array(f, strcmp(right[i].name, wrong->name) != 0 ? &right[i] : wrong);
+  TEST_OK(crn_h5_write_attr_int(f, "targets/size", "classes", 4, &err));
+  TEST_OK(crn_h5_close(f, &err));
+}
+
+static void test_wrong_arrays(void **state) {
+  (void)state;
+  static const wrong_array list[] = {
+      {"inputs", CRN_NT_NONE, 0, {0}, {0}, "'seqLengths' has 2 columns, expected 1"},
+      {"inputs", CRN_NT_F64, 0, {0}, {0}, "'inputs': expected an array of frames, got float64 of 0 axes"},
+      {"inputs", CRN_NT_F64, 2, {4, 3}, {0}, "'inputs' has 4 frames, the lengths of its sequences add up to 5"},
+      {"inputs", CRN_NT_STR, 1, {2}, {0}, "'inputs' has 2 frames"},
+      {"seqLengths", CRN_NT_NONE, 0, {0}, {0}, "'seqLengths': is missing in this file"},
+      {"seqLengths", CRN_NT_I32, 0, {0}, {0}, "'seqLengths' has 0 axes, expected 1 or 2"},
+      {"seqLengths", CRN_NT_I32, 3, {2, 2, 2}, {0}, "'seqLengths' has 3 axes, expected 1 or 2"},
+      {"seqLengths", CRN_NT_STR, 1, {2}, {0}, "'seqLengths': expected int64, got string"},
+      {"seqLengths", CRN_NT_I32, 2, {2, 2}, {7, 7, -2, -2}, "'seqLengths': sequence 1 has the length -2"},
+      {"seqLengths", CRN_NT_I32, 2, {2, 2}, {INT32_MAX, 5, INT32_MAX, 0}, "add up to 4294967294"},
+      {"seqTags", CRN_NT_NONE, 0, {0}, {0}, "'seqTags': is missing in this file"},
+      {"seqTags", CRN_NT_I32, 1, {2}, {0}, "'seqTags': expected strings, got int32"},
+      {"seqTags", CRN_NT_STR, 1, {3}, {0}, "'seqTags' has 3 entries, 'seqLengths' 2"},
+      {"targets/data/classes", CRN_NT_I32, 1, {0}, {0}, "'targets/data/classes' has 0 frames"},
+      {"targets/data/classes", CRN_NT_I32, 0, {0}, {0}, "'targets/data/classes': expected an array of frames"},
+      {"targets/data/classes", CRN_NT_F64, 2, {5, 7}, {0}, "has 7 features, 'targets/size' says 4"},
+  };
+  static const char config[] = "{'class': 'HDFDataset', 'files': ['@']}";
+  const char *path = temp_path("wrong.hdf");
+  crn_err err = {0};
+  crn_dataset *ds = NULL;
+  write_file(path, &(wrong_array){.name = "none"});
+  TEST_OK(new_dataset(config, path, &ds, &err));
+  crn_dataset_free(ds);
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+    write_file(path, &list[i]);
+    expect(&err, new_dataset(config, path, &ds, &err), CRN_E_FORMAT, list[i].message);
+  }
+  remove(path);
+}
+
 static void test_option_errors(void **state) {
   (void)state;
   crn_err err = {0};
@@ -339,8 +418,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_orders),          cmocka_unit_test(test_lists),
       cmocka_unit_test(test_empty_sequences), cmocka_unit_test(test_keys_of_hdf),
-      cmocka_unit_test(test_hdf_variants),    cmocka_unit_test(test_option_errors),
-      cmocka_unit_test(test_config_defaults), cmocka_unit_test(test_static),
+      cmocka_unit_test(test_hdf_variants),    cmocka_unit_test(test_wrong_arrays),
+      cmocka_unit_test(test_option_errors),   cmocka_unit_test(test_config_defaults),
+      cmocka_unit_test(test_static),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,18 +121,17 @@ static crn_value *some_layer(crn_value *network, uint64_t *state) {
 /* One change of network `to`, with parts of network `from`. */
 static void change(crn_arena *a, crn_value *to, crn_value *from, uint64_t *state) {
   crn_value *net = some_network(to, state), *other = some_network(from, state);
-  crn_value *layer = some_layer(net, state), *model = some_layer(other, state);
+  crn_value *layer = some_layer(net, state), *model = crn_v_copy(a, some_layer(other, state));
   if (!layer || !model) return;
   const unsigned at = draw(state, model->u.dict.n), name = draw(state, net->u.dict.n);
   const char *key = crn_v_cstr(model->u.dict.keys[at]);
   switch (draw(state, 6)) {
   case 0: /* a layer in place of another, which reads what that one read */
-    model = crn_v_copy(a, model);
     if (crn_v_get(layer, "from")) (void)crn_v_put(a, model, "from", crn_v_get(layer, "from"));
     net->u.dict.vals[name] = model;
     break;
   case 1: /* one more layer, between two */
-    if (crn_v_get(layer, "from")) (void)crn_v_put(a, model = crn_v_copy(a, model), "from", crn_v_get(layer, "from"));
+    if (crn_v_get(layer, "from")) (void)crn_v_put(a, model, "from", crn_v_get(layer, "from"));
     (void)crn_v_put(a, net, "new", model);
     (void)crn_v_put(a, layer, "from", crn_v_str(a, "new"));
     break;
