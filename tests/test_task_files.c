@@ -6,6 +6,7 @@
 #include "training_run.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -141,6 +142,7 @@ static void test_failing_write(void **state) {
   signal(SIGXFSZ, SIG_IGN);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
   const crn_status st = crn_file_write(file, text, sizeof text, &err);
+  assert_int_equal(errno, EFBIG);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
   assert_int_equal(st, CRN_E_FILE);
   if (!strstr(crn_err_text(&err), "limited/file': File too large")) fail_msg("%s", crn_err_text(&err));

@@ -69,7 +69,9 @@ static crn_status make_parents(const char *path, crn_err *err) {
 
 crn_status crn_file_give_up(const char *path, const char *temp, int error, crn_err *err) {
   if (temp) (void)unlink(temp);
-  return crn_fail(err, CRN_E_FILE, "can't write '%s': %s", path, strerror(error));
+  (void)crn_fail(err, CRN_E_FILE, "can't write '%s': %s", path, strerror(error));
+  errno = error;
+  return CRN_E_FILE;
 }
 
 crn_status crn_file_put(const char *temp, const char *path, crn_err *err) {

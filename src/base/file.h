@@ -15,7 +15,7 @@ crn_status crn_file_read(const char *path, size_t max_bytes, char **out, size_t 
  * removed again. For the start of long work. CRN_E_FILE with the reason. */
 crn_status crn_file_prepare(const char *path, crn_err *err);
 /* Write the file under a name beside it (path + ".new_tmp") and rename it, so that under path there is all of it or
- * what was there before. Makes missing parent folders. When it fails nothing new is left. */
+ * what was there before. Makes missing parent folders. When it fails nothing new is left, and errno says why. */
 crn_status crn_file_write(const char *path, const void *data, size_t len, crn_err *err);
 /* For other writers of a file under that name: fail with "can't write 'PATH': REASON" (errno's), and give up temp. */
 crn_status crn_file_give_up(const char *path, const char *temp, int error, crn_err *err);

@@ -126,7 +126,7 @@ static crn_status evaluate_set(crn_engine *e, eval_sets *s, int i, crn_err *err)
   CRN_TRY(crn_engine_pass(e, &p, err));
   if (!e->lr) return CRN_OK;
   CRN_TRY(crn_scores_store(&s->scores[i], s->names[i], e->lr, e->epoch, err));
-  return crn_lr_save(e->lr, err);
+  return crn_engine_save_rates(e, err);
 }
 
 /* Whether the learning-rate file has a score of this data set for the epoch. */
@@ -235,7 +235,7 @@ static crn_status train_epoch(crn_engine *e, crn_dataset *train, crn_scores *sco
   CRN_TRY(crn_lr_put_int(e->lr, e->epoch, ":meta:epoch_num_train_steps", p.n_steps, err));
   CRN_TRY(crn_lr_put_int(e->lr, e->epoch, ":meta:epoch_train_time_secs", (int64_t)floor(p.seconds + 0.5), err));
   CRN_TRY(crn_lr_put_int(e->lr, e->epoch, ":meta:global_train_step", first_step, err));
-  CRN_TRY(crn_lr_save(e->lr, err)); /* before the model: one that is there always has its scores */
+  CRN_TRY(crn_engine_save_rates(e, err)); /* before the model: one that is there always has its scores */
   if (e->save_interval > 0 && e->epoch % e->save_interval == 0) CRN_TRY(crn_engine_save_epoch(e, err));
   crn_log_epoch_scores(&e->log, e->epoch, false, scores, p.seconds);
   return CRN_OK;

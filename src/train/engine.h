@@ -82,6 +82,8 @@ crn_status crn_engine_load(crn_engine *e, const crn_net *net, const char *prefix
 crn_status crn_engine_preload(crn_engine *e, const crn_net *net, bool first_training_epoch, crn_err *err);
 /* For crn_save_opts (engine: a crn_engine): waits between tries; false as soon as the hooks say stop. */
 bool crn_engine_wait(void *engine, int64_t ms);
+/* The learning-rate file; as a checkpoint it is tried again when the disk is full. */
+crn_status crn_engine_save_rates(crn_engine *e, crn_err *err);
 crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix, crn_err *err);
 crn_status crn_engine_save_epoch(crn_engine *e, crn_err *err);
 /* Checkpoints of the config's training, up to its last epoch or load_epoch. */

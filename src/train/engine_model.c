@@ -2,11 +2,13 @@
  *
  * Parameters from and to checkpoints: which to load, saving each epoch.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "ckpt/commit.h"
 #include "ckpt/load.h"
 #include "ckpt/state_file.h"
 #include "train/engine.h"
@@ -214,6 +216,20 @@ static crn_save_opts save_opts(crn_engine *e) {
   o.sleep = crn_engine_wait;
   o.sleep_user = e;
   return o;
+}
+
+static crn_status try_rates(void *arg, const crn_fileops *ops, int *error, crn_err *err) {
+  const crn_engine *e = arg;
+  (void)ops;
+  errno = 0;
+  const crn_status st = crn_lr_save(e->lr, err);
+  *error = st == CRN_OK ? 0 : errno;
+  return st;
+}
+
+crn_status crn_engine_save_rates(crn_engine *e, crn_err *err) {
+  const crn_save_opts o = save_opts(e);
+  return crn_retry(&o, "saving", try_rates, e, err);
 }
 
 crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix, crn_err *err) {
