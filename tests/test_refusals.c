@@ -143,6 +143,9 @@ static void test_no_feature(void **state) {
       {NET("'c': {'class': 'compare', 'kind': 'equal', 'value': 1, 'from': 'data:classes'},"
            "'output': {'class': 'linear', 'n_out': 3, 'from': 'c'}"),
        {"layer 'output' (linear)", "dim"}},
+      {NET("'s': {'class': 'rec', 'from': 'data', 'unit': {'output': {'class': 'get_last_hidden_state', 'key': 'c',"
+           "'from': ['data:source', 'prev:output'], 'n_out': 4}}}, 'output': {'class': 'copy', 'from': 's'}"),
+       {"layer 's/output' (get_last_hidden_state)"}},
   };
   EXPECT_REFUSED(list);
 }

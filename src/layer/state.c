@@ -125,7 +125,7 @@ static crn_status last_infer(crn_build *b, crn_layer *l) {
   if (complete && total != feature->size)
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'n_out' is %lld, but the state has size %lld",
                           (long long)feature->size, (long long)total);
-  if (t.feature_axis != t.n - 1)
+  if (t.feature_axis < 0 || t.feature_axis != t.n - 1)
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: a state whose last axis is not its feature");
   l->out = t;
   l->out.dims[t.feature_axis] = feature;
