@@ -145,7 +145,11 @@ CRN_API crn_status crn_session_output(crn_session *session, const char *layer, c
  *     … choose m continuations: from[i] in [0, n), label[i] …
  *     crn_decoder_continue(s, m, from, label, &m);                 // takes them over and computes the next step
  *   }
- * One utterance (batch of 1) at a time. Scores are the choice layer's input in the log domain. */
+ * Scores are the choice layer's input in the log domain. At the start there is one hypothesis for each utterance of the
+ * batch, in their order; a continuation belongs to the utterance of the hypothesis that it continues. Continuations may
+ * be in any order and any number for each utterance, also none for those that are done; time is spent as if each had as
+ * many as the one with the most. Where a step has several choices, they are decided one after the other: continue goes on
+ * to the next choice, scores are those of its labels. */
 CRN_API crn_status crn_decoder_start(crn_session *session, const char *loop, crn_message *message);
 CRN_API const float *crn_decoder_scores(const crn_session *session, int64_t *n_hypotheses, int64_t *n_labels);
 CRN_API crn_status crn_decoder_continue(crn_session *session, int64_t n, const int32_t *from, const int32_t *labels,

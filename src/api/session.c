@@ -218,6 +218,7 @@ static crn_status go_on(crn_session *s, int64_t n, const int32_t *from, const in
   const crn_decoder *d = &s->decoder;
   if (!s->decoding) return crn_fail(err, CRN_E_STATE, "no decoding has begun: call crn_decoder_start first");
   if (n < 1) return crn_fail(err, CRN_E_DATA, "there must be at least one hypothesis, got %lld", (long long)n);
+  if (n > INT32_MAX / 2) return crn_fail(err, CRN_E_DATA, "%lld hypotheses are too many", (long long)n);
   if (!from || !labels) return crn_fail(err, CRN_E_DATA, "from or labels are missing (NULL)");
   for (int64_t i = 0; i < n; i++) {
     if (from[i] < 0 || from[i] >= d->n)

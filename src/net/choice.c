@@ -505,7 +505,7 @@ static crn_status search_step(crn_exec *x, crn_layer *l, choice_cfg *c, crn_data
   return give_labels(x, l, &s, &p, k, beam, out);
 }
 
-crn_tensor *crn_choice_label_scores(crn_exec *x, crn_layer *l, const crn_beam **base) {
+crn_tensor *crn_choice_label_scores(crn_exec *x, crn_layer *l, const crn_beam *latest, const crn_beam **base) {
   crn_run *r = &x->run;
   const choice_cfg *c = l->cfg;
   const crn_data *s = l->n_src == 1 ? crn_exec_slot(x, l->src[0])->out : NULL;
@@ -514,17 +514,18 @@ crn_tensor *crn_choice_label_scores(crn_exec *x, crn_layer *l, const crn_beam **
     return NULL;
   }
   *base = base_of(x, l, s->beam);
-  if (crn_run_failed(r)) return NULL;
+  if (crn_run_failed(r) || crn_beam_latest(x, l, *base, latest, base) != CRN_OK) return NULL;
   s = crn_data_batch_major(r, crn_beam_move(x, s, *base));
   return s ? label_scores(x, c, s) : NULL;
 }
 
-crn_status crn_choice_decide(crn_exec *x, crn_layer *l, int64_t K, const int32_t *from, const int32_t *labels) {
+crn_status crn_choice_decide(crn_exec *x, crn_layer *l, const crn_beam *latest, int64_t B, int64_t K,
+                             const int32_t *from, const int32_t *labels) {
   crn_run *r = &x->run;
   const crn_beam *base;
-  if (!crn_choice_label_scores(x, l, &base)) return r->err->code;
-  const int64_t shape[2] = {1, K}, k_in = base ? base->K : 1, dim = crn_tmpl_dim(&l->out);
-  for (int64_t i = 0; i < K; i++) {
+  if (!crn_choice_label_scores(x, l, latest, &base)) return r->err->code;
+  const int64_t shape[2] = {B, K}, n = B * K, k_in = base ? base->K : 1, dim = crn_tmpl_dim(&l->out);
+  for (int64_t i = 0; i < n; i++) {
     if (from[i] < 0 || from[i] >= k_in)
       return crn_fail(r->err, CRN_E_DATA, "hypothesis %lld continues %d, but there are %lld", (long long)i, from[i],
                       (long long)k_in);
@@ -533,7 +534,7 @@ crn_status crn_choice_decide(crn_exec *x, crn_layer *l, int64_t K, const int32_t
                       (long long)dim);
   }
   crn_beam *beam = CRN_ARENA_NEW(&r->arena, crn_beam);
-  crn_data *d = crn_data_new(r, &l->out, crn_t_copy_in(r, CRN_I32, 1, &K, labels));
+  crn_data *d = crn_data_new(r, &l->out, crn_t_copy_in(r, CRN_I32, 1, &n, labels));
   crn_tensor *src = crn_t_copy_in(r, CRN_I32, 2, shape, from), *scores = crn_t_zeros(r, r->real, 2, shape);
   if (!beam || !d || !src || !scores) return r->err->code ? r->err->code : crn_err_memory(r->err);
   if (l->out.dtype != CRN_I32) d->v = crn_cast(r, d->v, l->out.dtype);

@@ -10,9 +10,12 @@
 /* After the last step: the final scores (length normalisation) as a beam of their own, in lr->last_beam. */
 crn_status crn_choice_finish(crn_exec *x, const crn_loop *loop, crn_loop_run *lr);
 
-/* Label scores of a searching choice in this step, [n, labels], in the order of the hypotheses before it; *base: theirs. */
-crn_tensor *crn_choice_label_scores(crn_exec *x, crn_layer *l, const crn_beam **base);
-/* The choice's decision given from outside, for a batch of one: K hypotheses, from[i] of the base continued by labels[i]. */
-crn_status crn_choice_decide(crn_exec *x, crn_layer *l, int64_t K, const int32_t *from, const int32_t *labels);
+/* Label scores of a searching choice in this step, [n, labels], in the order of the hypotheses before it; *base:
+ * theirs. latest: that of the decision before, or NULL. */
+crn_tensor *crn_choice_label_scores(crn_exec *x, crn_layer *l, const crn_beam *latest, const crn_beam **base);
+/* The choice's decision given from outside: K hypotheses for each of B sequences, from[b * K + k] of the sequence's
+ * base continued by labels[b * K + k]. */
+crn_status crn_choice_decide(crn_exec *x, crn_layer *l, const crn_beam *latest, int64_t B, int64_t K,
+                             const int32_t *from, const int32_t *labels);
 
 #endif

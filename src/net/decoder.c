@@ -14,39 +14,61 @@ static crn_status fail(crn_decoder *d, crn_status st, crn_err *err) {
   return crn_fail(err, st, "%s", crn_err_text(d->exec->run.err));
 }
 
-/* Layers of the step from position i on, up to the choice (until = true) or to the end. */
-static crn_status run_part(crn_decoder *d, bool before_choice) {
-  const crn_body *b = &d->loop->body;
-  bool passed = false;
-  for (int i = 0; i < b->n; i++) {
-    if (b->order[i] == d->choice) {
-      passed = true;
-      continue;
-    }
-    if (passed == before_choice) continue;
-    CRN_TRY(crn_exec_layer(d->exec, b->order[i]));
-    if (b->order[i] == d->loop->end) CRN_TRY(crn_loop_or_end(d->exec, d->loop, crn_exec_loop(d->exec, d->loop)));
-  }
-  return CRN_OK;
-}
+static bool decides(const crn_layer *l) { return l->out.beam.choice == l; }
 
-static crn_status open_step(crn_decoder *d) {
+/* Scores of the choice, those of the caller's hypotheses in his order. */
+static crn_status open_choice(crn_decoder *d, crn_layer *choice) {
   crn_exec *x = d->exec;
   const crn_beam *base;
-  CRN_TRY(crn_loop_grow_lists(x, d->loop, crn_exec_loop(x, d->loop)));
-  CRN_TRY(run_part(d, true));
-  d->scores = crn_choice_label_scores(x, d->choice, &base);
-  if (!d->scores) return x->run.err->code;
-  d->n = d->scores->shape[0];
-  d->n_labels = d->scores->shape[1];
+  crn_tensor *scores = crn_choice_label_scores(x, choice, d->beam, &base);
+  if (!scores) return x->run.err->code;
+  d->choice = choice;
+  d->K = base ? base->K : 1;
+  d->n_labels = scores->shape[1];
+  bool same = d->n == scores->shape[0];
+  for (int64_t i = 0; i < d->n; i++) same &= d->rows[i] == i;
+  if (!same) scores = crn_gather(&x->run, scores, crn_t_copy_in(&x->run, CRN_I32, 1, &d->n, d->rows), 0);
+  d->scores = scores;
+  return scores ? CRN_OK : x->run.err->code;
+}
+
+static crn_status end_step(crn_decoder *d) {
+  crn_exec *x = d->exec;
+  crn_loop_run *lr = crn_exec_loop(x, d->loop);
+  CRN_TRY(crn_loop_carry_on(x, d->loop, lr, d->beam));
+  lr->last_beam = d->beam;
+  lr->step++;
+  d->at = 0;
+  return crn_loop_grow_lists(x, d->loop, lr);
+}
+
+/* Layers of the step up to its next choice, or to the first one of the next step. */
+static crn_status run_to_choice(crn_decoder *d) {
+  const crn_body *b = &d->loop->body;
+  for (;;) {
+    while (d->at < b->n) {
+      crn_layer *l = b->order[d->at++];
+      if (decides(l)) return open_choice(d, l);
+      CRN_TRY(crn_exec_layer(d->exec, l));
+      if (l == d->loop->end) CRN_TRY(crn_loop_or_end(d->exec, d->loop, crn_exec_loop(d->exec, d->loop)));
+    }
+    CRN_TRY(end_step(d));
+  }
+}
+
+/* One hypothesis for each sequence. */
+static crn_status first_rows(crn_decoder *d, int64_t B) {
+  d->B = d->n = B;
+  d->rows = CRN_ARENA_ARRAY(&d->exec->run.arena, int32_t, B);
+  if (!d->rows) return crn_err_memory(d->exec->run.err);
+  for (int64_t i = 0; i < B; i++) d->rows[i] = (int32_t)i;
   return CRN_OK;
 }
 
-static crn_status begin(crn_decoder *d, const crn_layer *rec) {
+static crn_status begin(crn_decoder *d) {
   crn_exec *x = d->exec;
   const crn_body *root = &x->net->body;
   crn_loop_run *lr = crn_exec_loop(x, d->loop);
-  (void)rec;
   x->keep_all = true; /* the steps share the run's memory until the next run begins */
   for (int i = 0; i < root->n && root->order[i] != d->loop->runner; i++)
     if (root->order[i]->live) CRN_TRY(crn_exec_layer(x, root->order[i]));
@@ -55,10 +77,10 @@ static crn_status begin(crn_decoder *d, const crn_layer *rec) {
     int64_t steps;
     CRN_TRY(crn_loop_known_length(x, d->loop, lr, &steps));
   }
-  if (lr->B != 1)
-    return crn_fail(x->run.err, CRN_E_DATA, "step-by-step decoding works on one utterance, the batch has %lld",
-                    (long long)lr->B);
-  return open_step(d);
+  if (lr->B < 1) return crn_fail(x->run.err, CRN_E_DATA, "step-by-step decoding: the batch has no sequences");
+  CRN_TRY(first_rows(d, lr->B));
+  CRN_TRY(crn_loop_grow_lists(x, d->loop, lr));
+  return run_to_choice(d);
 }
 
 crn_status crn_decoder_begin(crn_decoder *d, crn_exec *x, const crn_layer *rec, crn_err *err) {
@@ -67,31 +89,44 @@ crn_status crn_decoder_begin(crn_decoder *d, crn_exec *x, const crn_layer *rec, 
   if (!rec || strcmp(rec->desc->name, "rec") != 0 || !((const crn_rec_cfg *)rec->cfg)->loop)
     return crn_fail(err, CRN_E_CONFIG, "layer '%s' is no loop", rec ? rec->path : "?");
   d->loop = ((const crn_rec_cfg *)rec->cfg)->loop;
-  d->choice = d->loop->last_choice;
   int n_choices = 0;
-  for (int i = 0; i < d->loop->body.n; i++)
-    n_choices += d->loop->body.order[i]->out.beam.choice == d->loop->body.order[i];
-  if (!d->choice || n_choices != 1)
-    return crn_fail(err, CRN_E_CONFIG, "loop '%s' must have one searching choice, it has %d", rec->path, n_choices);
-  const crn_status st = begin(d, rec);
+  for (int i = 0; i < d->loop->body.n; i++) n_choices += decides(d->loop->body.order[i]);
+  if (!n_choices) return crn_fail(err, CRN_E_CONFIG, "loop '%s' has no searching choice", rec->path);
+  const crn_status st = begin(d);
   return st == CRN_OK ? CRN_OK : fail(d, st, err);
 }
 
-static crn_status next(crn_decoder *d, int64_t n, const int32_t *from, const int32_t *labels) {
-  crn_exec *x = d->exec;
-  crn_loop_run *lr = crn_exec_loop(x, d->loop);
-  CRN_TRY(crn_choice_decide(x, d->choice, n, from, labels));
-  CRN_TRY(run_part(d, false));
-  const crn_beam *last = crn_exec_slot(x, d->choice)->out->beam;
-  CRN_TRY(crn_loop_carry_on(x, d->loop, lr, last));
-  lr->last_beam = last;
-  lr->step++;
-  return open_step(d);
+/* The choice decides for the same number of hypotheses of each sequence: where the caller has fewer, its first one goes
+ * on with label 0 to fill up. */
+static crn_status decide(crn_decoder *d, int64_t n, const int32_t *from, const int32_t *labels) {
+  crn_arena *a = &d->exec->run.arena;
+  int32_t *count = CRN_ARENA_ARRAY(a, int32_t, d->B), *rows = CRN_ARENA_ARRAY(a, int32_t, n);
+  if (!count || !rows) return crn_err_memory(d->exec->run.err);
+  int64_t K = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t b = d->rows[from[i]] / d->K;
+    if (++count[b] > K) K = count[b];
+  }
+  int32_t *src = CRN_ARENA_ARRAY(a, int32_t, d->B * K), *label = CRN_ARENA_ARRAY(a, int32_t, d->B * K);
+  if (!src || !label) return crn_err_memory(d->exec->run.err);
+  memset(count, 0, (size_t)d->B * sizeof(*count));
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t b = d->rows[from[i]] / d->K, row = b * K + count[b]++;
+    src[row] = (int32_t)(d->rows[from[i]] % d->K);
+    label[row] = labels[i];
+    rows[i] = (int32_t)row;
+  }
+  d->rows = rows;
+  d->n = n;
+  CRN_TRY(crn_choice_decide(d->exec, d->choice, d->beam, d->B, K, src, label));
+  d->beam = crn_exec_slot(d->exec, d->choice)->out->beam;
+  return CRN_OK;
 }
 
 crn_status crn_decoder_next(crn_decoder *d, int64_t n, const int32_t *from, const int32_t *labels, crn_err *err) {
   if (!d->loop) return crn_fail(err, CRN_E_STATE, "no decoding has begun");
   if (n < 1) return crn_fail(err, CRN_E_DATA, "there must be at least one hypothesis, got %lld", (long long)n);
-  const crn_status st = next(d, n, from, labels);
+  crn_status st = decide(d, n, from, labels);
+  if (st == CRN_OK) st = run_to_choice(d);
   return st == CRN_OK ? CRN_OK : fail(d, st, err);
 }
