@@ -149,7 +149,10 @@ CRN_API crn_status crn_session_output(crn_session *session, const char *layer, c
  * batch, in their order; a continuation belongs to the utterance of the hypothesis that it continues. Continuations may
  * be in any order and any number for each utterance, also none for those that are done; time is spent as if each had as
  * many as the one with the most. Where a step has several choices, they are decided one after the other: continue goes on
- * to the next choice, scores are those of its labels. */
+ * to the next choice, scores are those of its labels. A loop over its input's frames is over with
+ * the last one: crn_decoder_scores gives NULL. In a streaming session the next piece goes on with the hypotheses as they
+ * are then: crn_session_input, crn_decoder_start. (A loop that decides when it ends, like that of an attention model, needs
+ * frames to come and is refused there.) */
 CRN_API crn_status crn_decoder_start(crn_session *session, const char *loop, crn_message *message);
 CRN_API const float *crn_decoder_scores(const crn_session *session, int64_t *n_hypotheses, int64_t *n_labels);
 CRN_API crn_status crn_decoder_continue(crn_session *session, int64_t n, const int32_t *from, const int32_t *labels,

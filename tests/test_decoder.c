@@ -265,12 +265,112 @@ static void several_choices_in_a_step(void **state) {
   remove_folder(&f);
 }
 
+/* ---- streams --------------------------------------------------------------------------------------------------------
+ */
+
+static const char frame_by_frame[] =
+    "{\"extern_data\": {\"data\": {\"shape\": {\"__tuple__\": [null, 5]}, \"dim\": 5}, \"classes\": {\"dim\": 4, "
+    "\"sparse\": true, \"available_for_inference\": false}}, \"network\": {"
+    "\"pad\": {\"class\": \"pad\", \"axes\": \"T\", \"padding\": {\"__tuple__\": [2, 0]}, \"from\": \"data\"},"
+    "\"conv\": {\"class\": \"conv\", \"n_out\": 6, \"filter_size\": [3], \"padding\": \"valid\", \"strides\": 2, "
+    "\"with_bias\": true, \"activation\": \"tanh\", \"from\": \"pad\"},"
+    "\"enc\": {\"class\": \"rec\", \"unit\": \"nativelstm2\", \"n_out\": 6, \"from\": \"conv\"},"
+    "\"output\": {\"class\": \"rec\", \"from\": \"enc\", \"target\": \"classes\", \"unit\": {"
+    "\"s\": {\"class\": \"rnn_cell\", \"unit\": \"LSTMBlock\", \"n_out\": 6, \"from\": [\"data:source\", "
+    "\"prev:e\", \"prev:in\"]},"
+    "\"in\": {\"class\": \"linear\", \"activation\": \"tanh\", \"n_out\": 3, \"from\": \"data:source\"},"
+    "\"a\": {\"class\": \"self_attention\", \"num_heads\": 2, \"total_key_dim\": 4, \"n_out\": 4, "
+    "\"attention_left_only\": true, \"from\": \"s\"},"
+    "\"p\": {\"class\": \"softmax\", \"n_out\": 4, \"from\": [\"s\", \"a\"]},"
+    "\"output\": {\"class\": \"choice\", \"target\": \"classes\", \"beam_size\": 3, \"from\": \"p\", "
+    "\"initial_output\": 0},"
+    "\"e\": {\"class\": \"linear\", \"n_out\": 5, \"from\": \"output\", \"initial_output\": 0}}}}}";
+
+enum { LONG = 19, PAIR = 2, STEPS = 10, SCORES = STEPS * 8 * 4 };
+
+typedef struct trace { /* scores of all steps so far */
+  float scores[SCORES];
+  int n, step;
+} trace;
+
+/* Frames [from, from + n) of both utterances; all decisions that they allow. */
+static void decode_piece(crn_session *s, const float *x, int from_frame, int32_t n, trace *t) {
+  float piece[PAIR * LONG * 5];
+  const int32_t lengths[PAIR] = {n, n};
+  crn_message m;
+  for (int b = 0; b < PAIR; b++)
+    memcpy(piece + b * n * 5, x + (b * LONG + from_frame) * 5, (size_t)(n * 5) * sizeof(float));
+  feed(s, piece, PAIR, n, 5, lengths);
+  if (crn_decoder_start(s, "output", &m) != CRN_OK) fail_msg("%s", m.text);
+  for (;; t->step++) {
+    int64_t rows, n_labels;
+    int32_t from[8], labels[8];
+    const float *scores = crn_decoder_scores(s, &rows, &n_labels);
+    if (!scores) return;
+    assert_int_equal(n_labels, 4);
+    assert_true(t->n + rows * 4 <= SCORES);
+    memcpy(t->scores + t->n, scores, (size_t)rows * 4 * sizeof(float));
+    t->n += (int)rows * 4;
+    const int next = 2 + t->step * 7 % 5;
+    for (int i = 0; i < next; i++) {
+      from[i] = (int32_t)((i * 5 + t->step) % rows);
+      labels[i] = (i + t->step) % 4;
+    }
+    if (crn_decoder_continue(s, next, from, labels, &m) != CRN_OK) fail_msg("%s", m.text);
+  }
+}
+
+static void decoders_stream(void **state) {
+  (void)state;
+  static trace whole, parts;
+  float x[PAIR * LONG * 5];
+  crn_message m;
+  folder f = make_folder();
+  write_text(f.config, frame_by_frame);
+  random_values(x, PAIR * LONG * 5, 3);
+  crn_model *model = load(&f, NULL, CRN_USE_SEARCH);
+  crn_session *s = session(model, NULL);
+  whole = (trace){.n = 0};
+  decode_piece(s, x, 0, LONG, &whole);
+  assert_int_equal(whole.step, STEPS);
+  const int32_t zero = 0;
+  refused(crn_decoder_continue(s, 1, &zero, &zero, &m), CRN_E_STATE, &m, "no more steps");
+  crn_session_free(s);
+  s = session(model, &(crn_session_options){.num_threads = 1, .streaming = 1});
+  for (int round = 0; round < 6; round++) {
+    static const int32_t sizes[6] = {0, 1, 2, 3, 5, 9};
+    parts = (trace){.n = 0};
+    int32_t n;
+    for (int t = 0, k = round; t < LONG; t += n, k++) {
+      n = round == 1 ? 1 : sizes[k * 5 % 6];
+      if (t + n > LONG) n = LONG - t;
+      decode_piece(s, x, t, n, &parts);
+    }
+    assert_int_equal(parts.step, STEPS);
+    assert_int_equal(parts.n, whole.n);
+    assert_memory_equal(parts.scores, whole.scores, (size_t)whole.n * sizeof(float));
+    crn_session_reset(s);
+  }
+  const int32_t lengths[PAIR] = {4, 4};
+  feed(s, x, PAIR, 4, 5, lengths);
+  refused(crn_session_run(s, &m), CRN_E_CONFIG, &m, "crn_decoder_start");
+  assert_int_equal(crn_decoder_start(s, "output", &m), CRN_OK);
+  feed(s, x, PAIR, 4, 5, lengths);
+  refused(crn_decoder_start(s, "output", &m), CRN_E_STATE, &m, "not all frames");
+  feed(s, x, PAIR, 4, 5, lengths);
+  assert_int_equal(crn_decoder_start(s, "output", &m), CRN_OK);
+  crn_session_free(s);
+  crn_model_free(model);
+  remove_folder(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(decoder_from_outside_finds_the_same),
       cmocka_unit_test(several_utterances_at_once),
       cmocka_unit_test(rows_are_by_themselves),
       cmocka_unit_test(several_choices_in_a_step),
+      cmocka_unit_test(decoders_stream),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@ struct crn_session {
   uint64_t step; /* runs so far */
   crn_decoder decoder;
   bool decoding;
+  bool cut; /* a piece of a stream began before all steps of the one before were decided */
 };
 
 /* Copy err's text into message (may be NULL) and free it; returns st. */

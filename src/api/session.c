@@ -47,6 +47,7 @@ void crn_session_free(crn_session *session) {
 
 void crn_api_open(crn_session *s) {
   if (s->open) return;
+  s->cut = s->cut || (s->streaming && s->decoding && s->decoder.scores);
   s->exec->keep_all = false; /* decoding sets it */
   crn_exec_begin(s->exec, false, s->step++);
   s->open = true;
@@ -173,7 +174,8 @@ static crn_status close_inputs(crn_session *s, crn_err *err) {
 crn_status crn_session_run(crn_session *session, crn_message *message) {
   if (!session) return crn_api_null("the session", message);
   crn_err err = {0};
-  crn_status st = close_inputs(session, &err);
+  crn_status st = session->streaming ? crn_stream_check_run(session->model->net, &err) : CRN_OK;
+  if (st == CRN_OK) st = close_inputs(session, &err);
   if (st != CRN_OK) return crn_api_return(st, &err, message);
   st = crn_exec_forward(session->exec, &err);
   session->ran = st == CRN_OK;
@@ -182,7 +184,9 @@ crn_status crn_session_run(crn_session *session, crn_message *message) {
 }
 
 void crn_session_reset(crn_session *session) {
-  if (session && session->streaming) crn_stream_forget(session->exec);
+  if (!session || !session->streaming) return;
+  session->cut = session->decoding = false;
+  crn_stream_forget(session->exec);
 }
 
 /* ---- decoding step by step ------------------------------------------------------------------------------------------
@@ -192,11 +196,13 @@ static crn_status start(crn_session *s, const char *loop, crn_err *err) {
   crn_layer *l;
   if (s->model->use != CRN_USE_SEARCH)
     return crn_fail(err, CRN_E_STATE, "decoding needs a model that was loaded with CRN_USE_SEARCH");
-  if (s->streaming)
-    return crn_fail(err, CRN_E_NOT_IMPLEMENTED, "not implemented: step-by-step decoding in a streaming session");
   CRN_TRY(crn_api_layer(s, loop, &l, err));
   CRN_TRY(close_inputs(s, err));
-  const crn_status st = crn_decoder_begin(&s->decoder, s->exec, l, err);
+  crn_status st = CRN_OK;
+  if (s->cut)
+    st = crn_fail(err, CRN_E_STATE, "not all frames of the piece before were decided; the stream begins anew");
+  if (st == CRN_OK) st = crn_decoder_begin(&s->decoder, s->exec, l, err);
+  if (st != CRN_OK) crn_session_reset(s);
   s->decoding = st == CRN_OK;
   return st;
 }
@@ -211,12 +217,14 @@ const float *crn_decoder_scores(const crn_session *session, int64_t *n_hypothese
   const crn_decoder *d = session && session->decoding ? &session->decoder : NULL;
   if (n_hypotheses) *n_hypotheses = d ? d->n : 0;
   if (n_labels) *n_labels = d ? d->n_labels : 0;
-  return d ? crn_t_f32(d->scores) : NULL;
+  return d && d->scores ? crn_t_f32(d->scores) : NULL;
 }
 
 static crn_status go_on(crn_session *s, int64_t n, const int32_t *from, const int32_t *labels, crn_err *err) {
   const crn_decoder *d = &s->decoder;
   if (!s->decoding) return crn_fail(err, CRN_E_STATE, "no decoding has begun: call crn_decoder_start first");
+  if (!d->scores)
+    return crn_fail(err, CRN_E_STATE, "the loop has no more steps%s", s->streaming ? " until the next piece" : "");
   if (n < 1) return crn_fail(err, CRN_E_DATA, "there must be at least one hypothesis, got %lld", (long long)n);
   if (n > INT32_MAX / 2) return crn_fail(err, CRN_E_DATA, "%lld hypotheses are too many", (long long)n);
   if (!from || !labels) return crn_fail(err, CRN_E_DATA, "from or labels are missing (NULL)");
@@ -229,6 +237,7 @@ static crn_status go_on(crn_session *s, int64_t n, const int32_t *from, const in
   }
   const crn_status st = crn_decoder_next(&s->decoder, n, from, labels, err);
   s->decoding = st == CRN_OK;
+  if (st != CRN_OK) crn_session_reset(s);
   return st;
 }
 

@@ -9,6 +9,7 @@
 #include "layer/rec.h"
 #include "net/choice.h"
 #include "net/loop.h"
+#include "net/stream.h"
 
 static crn_status fail(crn_decoder *d, crn_status st, crn_err *err) {
   return crn_fail(err, st, "%s", crn_err_text(d->exec->run.err));
@@ -32,6 +33,17 @@ static crn_status open_choice(crn_decoder *d, crn_layer *choice) {
   return scores ? CRN_OK : x->run.err->code;
 }
 
+/* The loop has as many steps as its input, and these are over. */
+static crn_status finish(crn_decoder *d) {
+  crn_exec *x = d->exec;
+  crn_loop_run *lr = crn_exec_loop(x, d->loop);
+  d->scores = NULL;
+  d->n_labels = 0;
+  lr->n_steps = lr->step;
+  CRN_TRY(crn_stream_save_loop(x, d->loop, lr));
+  return crn_stream_keep(x, d->loop->runner, crn_t_copy_in(&x->run, CRN_I32, 1, &d->n, d->rows));
+}
+
 static crn_status end_step(crn_decoder *d) {
   crn_exec *x = d->exec;
   crn_loop_run *lr = crn_exec_loop(x, d->loop);
@@ -46,6 +58,7 @@ static crn_status end_step(crn_decoder *d) {
 static crn_status run_to_choice(crn_decoder *d) {
   const crn_body *b = &d->loop->body;
   for (;;) {
+    if (d->at == 0 && d->steps >= 0 && crn_exec_loop(d->exec, d->loop)->step >= d->steps) return finish(d);
     while (d->at < b->n) {
       crn_layer *l = b->order[d->at++];
       if (decides(l)) return open_choice(d, l);
@@ -56,12 +69,17 @@ static crn_status run_to_choice(crn_decoder *d) {
   }
 }
 
-/* One hypothesis for each sequence. */
-static crn_status first_rows(crn_decoder *d, int64_t B) {
-  d->B = d->n = B;
-  d->rows = CRN_ARENA_ARRAY(&d->exec->run.arena, int32_t, B);
+/* Those of the piece before, else one hypothesis for each sequence. */
+static crn_status first_rows(crn_decoder *d, const crn_loop_run *lr) {
+  const crn_tensor *kept = crn_stream_kept(d->exec, d->loop->runner);
+  CRN_TRY(d->exec->run.err->code);
+  d->beam = lr->last_beam;
+  d->B = lr->B;
+  d->K = d->beam ? d->beam->K : 1;
+  d->n = kept ? kept->shape[0] : lr->B;
+  d->rows = CRN_ARENA_ARRAY(&d->exec->run.arena, int32_t, d->n);
   if (!d->rows) return crn_err_memory(d->exec->run.err);
-  for (int64_t i = 0; i < B; i++) d->rows[i] = (int32_t)i;
+  for (int64_t i = 0; i < d->n; i++) d->rows[i] = kept ? crn_t_i32(kept)[i] : (int32_t)i;
   return CRN_OK;
 }
 
@@ -70,15 +88,15 @@ static crn_status begin(crn_decoder *d) {
   const crn_body *root = &x->net->body;
   crn_loop_run *lr = crn_exec_loop(x, d->loop);
   x->keep_all = true; /* the steps share the run's memory until the next run begins */
+  CRN_TRY(crn_stream_restore(x));
   for (int i = 0; i < root->n && root->order[i] != d->loop->runner; i++)
     if (root->order[i]->live) CRN_TRY(crn_exec_layer(x, root->order[i]));
+  CRN_TRY(crn_stream_save(x));
   CRN_TRY(crn_loop_prepare(x, d->loop, lr, d->loop->runner));
-  if (!d->loop->unknown_len) {
-    int64_t steps;
-    CRN_TRY(crn_loop_known_length(x, d->loop, lr, &steps));
-  }
+  d->steps = -1;
+  if (!d->loop->unknown_len) CRN_TRY(crn_loop_known_length(x, d->loop, lr, &d->steps));
   if (lr->B < 1) return crn_fail(x->run.err, CRN_E_DATA, "step-by-step decoding: the batch has no sequences");
-  CRN_TRY(first_rows(d, lr->B));
+  CRN_TRY(first_rows(d, lr));
   CRN_TRY(crn_loop_grow_lists(x, d->loop, lr));
   return run_to_choice(d);
 }

@@ -16,12 +16,14 @@ typedef struct crn_decoder {
   int at;               /* position in the loop's body behind it */
   const crn_beam *beam; /* of the decision before, or NULL */
   int64_t B, K;         /* sequences, rows of each */
+  int64_t steps;        /* of the loop, -1: it has no end of its own */
   int32_t *rows;        /* [n] */
-  crn_tensor *scores;   /* float [n, labels] */
+  crn_tensor *scores;   /* float [n, labels]; NULL: the steps are over */
   int64_t n, n_labels;
 } crn_decoder;
 
-/* Run everything before the loop, and its first step up to its first choice: one hypothesis for each sequence. */
+/* Run everything before the loop, and its first step up to its first choice: one hypothesis for each sequence. In a stream a
+ * piece goes on with the hypotheses of the piece before, when all its steps are over. */
 crn_status crn_decoder_begin(crn_decoder *d, crn_exec *x, const crn_layer *rec, crn_err *err);
 /* Decide: n hypotheses, from[i] of the current ones (of its sequence) continued by labels[i]; then compute up to the
  * next choice. */

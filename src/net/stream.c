@@ -14,7 +14,7 @@ typedef struct kept_value { /* a copy outside of the run's memory */
   crn_dtype dtype;
   int rank;
   int64_t shape[CRN_MAX_RANK];
-  bool set;
+  bool set, beam; /* beam: rows are hypotheses */
 } kept_value;
 
 typedef struct key_state { /* of a data key */
@@ -26,14 +26,16 @@ struct crn_stream {
   kept_value **states;  /* by layer index, each n_states */
   kept_value **carried; /* by body index, each n_carried */
   int *n_states, *n_carried;
-  kept_value *aside; /* by layer index: what a layer put aside */
-  int64_t *frames;   /* by layer index: those that passed, -1: no piece came yet */
-  key_state *keys;   /* by extern index */
+  kept_value *aside;   /* by layer index: what a layer put aside */
+  int64_t *frames;     /* by layer index: those that passed, -1: no piece came yet */
+  int64_t *hypotheses; /* by body index: of each sequence, 0: no decision was made */
+  key_state *keys;     /* by extern index */
   int n_layers, n_bodies, n_keys;
 };
 
 static void reset_counts(crn_stream *s) {
   for (int i = 0; s->frames && i < s->n_layers; i++) s->frames[i] = -1;
+  for (int i = 0; s->hypotheses && i < s->n_bodies; i++) s->hypotheses[i] = 0;
   for (int i = 0; s->keys && i < s->n_keys; i++) {
     crn_free(s->keys[i].ended);
     s->keys[i].ended = NULL;
@@ -54,8 +56,10 @@ crn_status crn_stream_start(crn_exec *x, crn_err *err) {
   s->n_keys = x->net->n_externs;
   s->aside = crn_calloc((size_t)s->n_layers + 1, sizeof(*s->aside));
   s->frames = crn_calloc((size_t)s->n_layers + 1, sizeof(*s->frames));
+  s->hypotheses = crn_calloc((size_t)s->n_bodies + 1, sizeof(*s->hypotheses));
   s->keys = crn_calloc((size_t)s->n_keys + 1, sizeof(*s->keys));
-  if (!s->states || !s->carried || !s->n_states || !s->n_carried || !s->aside || !s->frames || !s->keys)
+  if (!s->states || !s->carried || !s->n_states || !s->n_carried || !s->aside || !s->frames || !s->hypotheses ||
+      !s->keys)
     return crn_err_memory(err);
   reset_counts(s);
   for (int i = 0; i < s->n_layers; i++) {
@@ -100,6 +104,7 @@ void crn_stream_free(crn_stream *s) {
   crn_free(s->n_carried);
   crn_free(s->aside);
   crn_free(s->frames);
+  crn_free(s->hypotheses);
   crn_free(s->keys);
   crn_free(s);
 }
@@ -125,15 +130,19 @@ static crn_status keep_tensor(crn_exec *x, kept_value *v, const crn_tensor *t) {
 
 static crn_status keep(crn_exec *x, kept_value *v, const crn_data *d) {
   d = crn_state_whole(x, d);
-  return d && d->v ? keep_tensor(x, v, d->v) : x->run.err->code;
+  if (!d || !d->v) return x->run.err->code;
+  v->beam = d->beam != NULL;
+  return keep_tensor(x, v, d->v);
 }
 
-static crn_data *give(crn_exec *x, const kept_value *v, const crn_tmpl *t) {
+static crn_data *give(crn_exec *x, const kept_value *v, const crn_tmpl *t, const crn_beam *beam) {
   crn_tensor *c = crn_t_copy_in(&x->run, v->dtype, v->rank, v->shape, v->data);
-  return c ? crn_data_new(&x->run, t, c) : NULL;
+  crn_data *d = c ? crn_data_new(&x->run, t, c) : NULL;
+  if (d && v->beam) d->beam = beam;
+  return d;
 }
 
-static crn_status restore_layer(crn_exec *x, const crn_layer *l) {
+static crn_status restore_layer(crn_exec *x, const crn_layer *l, const crn_beam *beam) {
   crn_slot *s = crn_exec_slot(x, l);
   kept_value *v = x->stream->states[l->index];
   if (!l->n_states || !v[0].set) return CRN_OK;
@@ -143,7 +152,7 @@ static crn_status restore_layer(crn_exec *x, const crn_layer *l) {
     if (!s->states || !s->before) return crn_err_memory(x->run.err);
   }
   for (int k = 0; k < l->n_states; k++)
-    if (v[k].set && !(s->states[k] = give(x, &v[k], &l->states[k].t))) return x->run.err->code;
+    if (v[k].set && !(s->states[k] = give(x, &v[k], &l->states[k].t, beam))) return x->run.err->code;
   s->has_state = true;
   return CRN_OK;
 }
@@ -223,7 +232,7 @@ static crn_status check_piece(crn_exec *x, int i) {
 
 crn_status crn_stream_restore(crn_exec *x) {
   for (int i = 0; x->stream && i < x->net->n_externs; i++) CRN_TRY(check_piece(x, i));
-  for (int i = 0; x->stream && i < x->net->body.n; i++) CRN_TRY(restore_layer(x, x->net->body.order[i]));
+  for (int i = 0; x->stream && i < x->net->body.n; i++) CRN_TRY(restore_layer(x, x->net->body.order[i], NULL));
   return CRN_OK;
 }
 
@@ -238,12 +247,29 @@ static bool goes_on(const crn_exec *x, const crn_loop *loop) {
   return x->stream && !(loop->body.outer && loop->body.outer->loop) && crn_dim_is_dynamic(loop->time_dim);
 }
 
+/* The hypotheses that a program left when the piece before was over: the next decisions continue them. */
+static crn_status restore_beam(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
+  crn_run *r = &x->run;
+  const int64_t K = x->stream->hypotheses[loop->body.index], shape[2] = {lr->B, K};
+  if (!K) return CRN_OK;
+  crn_beam *beam = CRN_ARENA_NEW(&r->arena, crn_beam);
+  if (!beam) return crn_err_memory(r->err);
+  *beam = (crn_beam){.choice = loop->last_choice,
+                     .serial = ++x->beam_serial,
+                     .K = K,
+                     .src = crn_t_zeros(r, CRN_I32, 2, shape),
+                     .scores = crn_t_zeros(r, r->real, 2, shape)};
+  lr->last_beam = beam;
+  return beam->src && beam->scores ? CRN_OK : r->err->code;
+}
+
 crn_status crn_stream_restore_loop(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
   if (!goes_on(x, loop)) return CRN_OK;
-  for (int i = 0; i < loop->body.n; i++) CRN_TRY(restore_layer(x, loop->body.order[i]));
+  CRN_TRY(restore_beam(x, loop, lr));
+  for (int i = 0; i < loop->body.n; i++) CRN_TRY(restore_layer(x, loop->body.order[i], lr->last_beam));
   for (int i = 0; i < loop->n_carried; i++) {
     const kept_value *v = &x->stream->carried[loop->body.index][i];
-    if (v->set && !(lr->carried[i] = give(x, v, &loop->carried[i]->out))) return x->run.err->code;
+    if (v->set && !(lr->carried[i] = give(x, v, &loop->carried[i]->out, lr->last_beam))) return x->run.err->code;
   }
   return CRN_OK;
 }
@@ -251,6 +277,7 @@ crn_status crn_stream_restore_loop(crn_exec *x, const crn_loop *loop, crn_loop_r
 crn_status crn_stream_save_loop(crn_exec *x, const crn_loop *loop, crn_loop_run *lr) {
   if (!goes_on(x, loop) || lr->n_steps == 0) return CRN_OK;
   crn_stream_pass(x, loop->runner, lr->n_steps);
+  x->stream->hypotheses[loop->body.index] = lr->last_beam ? lr->last_beam->K : 0;
   for (int i = 0; i < loop->body.n; i++) CRN_TRY(save_layer(x, loop->body.order[i]));
   for (int i = 0; i < loop->n_carried; i++) CRN_TRY(keep(x, &x->stream->carried[loop->body.index][i], lr->carried[i]));
   return CRN_OK;

@@ -12,6 +12,8 @@ typedef struct crn_stream crn_stream;
 
 /* Whether a network runs in pieces; the message names the layer that doesn't, and why (stream_check.c). */
 crn_status crn_stream_check(const crn_net *net, crn_err *err);
+/* The same for a run without a program that decides. */
+crn_status crn_stream_check_run(const crn_net *net, crn_err *err);
 /* Make the session a streaming one. Refused (CRN_E_CONFIG) for a network with a layer that needs frames to come, or
  * that isn't known to run in pieces; the message names it. */
 crn_status crn_stream_start(crn_exec *x, crn_err *err);

@@ -70,7 +70,6 @@ static crn_status check_layer(const crn_layer *l, crn_err *err) {
 
 /* A layer of a loop: what it reads from outside must be a frame of it, or have no frames. */
 static crn_status check_step(const crn_layer *l, crn_err *err) {
-  if (l->out.beam.choice == l) return needs_future(l, "a search decides at the end", err);
   for (int i = 0; i < l->n_edges; i++) {
     const crn_layer *to = l->edges[i].to;
     const crn_edge_kind kind = l->edges[i].kind;
@@ -83,15 +82,50 @@ static crn_status check_step(const crn_layer *l, crn_err *err) {
   return CRN_OK;
 }
 
+static const crn_layer *choice_in(const crn_loop *loop) {
+  for (int i = 0; i < loop->body.n; i++)
+    if (loop->body.order[i]->out.beam.choice == loop->body.order[i]) return loop->body.order[i];
+  return NULL;
+}
+
+/* The last loop with a search: the program decides in it, and what is behind it doesn't run. */
+static const crn_loop *driven_loop(const crn_net *net) {
+  for (int i = net->body.n; i-- > 0;)
+    for (int k = 0; k < net->n_bodies; k++)
+      if (net->body.order[i] == net->bodies[k]->loop->runner && net->body.order[i]->live &&
+          choice_in(net->bodies[k]->loop))
+        return net->bodies[k]->loop;
+  return NULL;
+}
+
+static crn_status check_loop(const crn_loop *loop, bool driven, crn_err *err) {
+  const bool inner = loop->body.outer && loop->body.outer->loop;
+  const crn_layer *choice = driven ? NULL : choice_in(loop);
+  if (choice) return needs_future(choice, "a search decides at the end", err);
+  if (loop->unknown_len && !inner) return needs_future(loop->rec, "its length is known when it ends", err);
+  if (loop->end && !inner) return not_implemented(loop->rec, " with a layer 'end'", err);
+  for (int k = 0; k < loop->body.n; k++) CRN_TRY(check_step(loop->body.order[k], err));
+  return CRN_OK;
+}
+
 crn_status crn_stream_check(const crn_net *net, crn_err *err) {
-  for (int i = 0; i < net->body.n; i++)
+  const crn_loop *driven = driven_loop(net);
+  for (int i = 0; i < net->body.n && !(driven && net->body.order[i] == driven->runner); i++)
     if (net->body.order[i]->live) CRN_TRY(check_layer(net->body.order[i], err));
   for (int i = 0; i < net->n_bodies; i++) {
     const crn_loop *loop = net->bodies[i]->loop;
-    if (!loop->runner || !loop->runner->live) continue;
-    if (loop->unknown_len && !(loop->body.outer && loop->body.outer->loop))
-      return needs_future(loop->rec, "its length is known when it ends", err);
-    for (int k = 0; k < loop->body.n; k++) CRN_TRY(check_step(loop->body.order[k], err));
+    if (loop->runner && loop->runner->live) CRN_TRY(check_loop(loop, loop == driven, err));
   }
   return CRN_OK;
+}
+
+crn_status crn_stream_check_run(const crn_net *net, crn_err *err) {
+  const crn_loop *driven = driven_loop(net);
+  if (!driven) return CRN_OK;
+  const crn_layer *l = choice_in(driven);
+  return crn_fail(
+      err, CRN_E_CONFIG,
+      "streaming: layer '%s' (%s) needs frames to come: a search decides at the end; crn_decoder_start lets "
+      "the program decide",
+      l->path, l->desc->name);
 }
