@@ -300,12 +300,12 @@ static void all_units(void **state) {
   int n = 0;
   for (size_t i = 0; (d = crn_unit_at(i)); i++) {
     char net[300];
-    if (d->unusable || !strcmp(d->name, "nativelstm") || !strcmp(d->name, "nativelstmlowmem")) continue;
+    if (d->unusable) continue;
     (void)snprintf(net, sizeof(net), ONE("'class': 'rec', 'unit': '%s', 'n_out': 6"), d->name);
     streams(net);
     n++;
   }
-  assert_true(n >= 9);
+  assert_true(n >= 11);
 }
 
 static void loops(void **state) {
@@ -409,7 +409,6 @@ static void not_in_pieces(void **state) {
   NOT(ONE("'class': 'eval', 'eval': 'tf.nn.softmax(source(0), axis=1)'"), "softmax");
   NOT(ONE("'class': 'linear', 'n_out': 3, 'activation': 'x - tf.reduce_mean(x)'"), "reduce_mean");
   NOT(ONE("'class': 'dropout', 'dropout': 0.5, 'dropout_on_forward': true"), "random");
-  NOT(ONE("'class': 'rec', 'unit': 'nativelstm', 'n_out': 2"), "nativelstm2");
 }
 
 /* ---- inputs ---------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "layer/pieces.h"
 #include "layer/unit.h"
 
 typedef struct native_opts {
@@ -85,18 +86,30 @@ static void separate_begin(crn_unit_run *c) {
     c->z[0] = crn_linear(r, c->in, c->p[W], false, c->p[BIAS]);
 }
 
+/* Where the state is c alone, h is zero at the beginning of a sequence, but not of its later pieces. */
+static crn_tensor *hidden_before(const crn_unit_run *c) {
+  return crn_streams_along(c->l, c->l->out.dims[0]) ? crn_stream_kept(c->x, c->l) : NULL;
+}
+
+static void hidden_after(const crn_unit_run *c, const crn_tensor *h) {
+  if (h) (void)crn_stream_keep(c->x, c->l, h);
+}
+
 /* States: (c, h), or c alone. */
 static void separate_whole(crn_unit_run *c) {
   crn_run *r = c->r;
   const bool both = c->u->n_states == 2;
-  crn_tensor *h0 = both ? c->s[1] : NULL, *h, *cell;
+  crn_tensor *h0 = both ? c->s[1] : hidden_before(c), *h, *cell;
   if (c->z[0])
     c->y = crn_lstm(r, c->z[0], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse, &h, &cell);
   else
     c->y = crn_lstm_layer(r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse,
                           &h, &cell);
   c->s[0] = cell;
-  if (both) c->s[1] = h;
+  if (both)
+    c->s[1] = h;
+  else
+    hidden_after(c, h);
 }
 
 static crn_tensor *separate_step(crn_unit_run *c, crn_tensor *const *z) {
@@ -152,9 +165,10 @@ static void joint_whole(crn_unit_run *c) {
     return;
   }
   crn_tensor *h, *cell;
-  c->y = crn_lstm_layer(c->r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, NULL, c->s[0], "jifo", 0,
+  c->y = crn_lstm_layer(c->r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, hidden_before(c), c->s[0], "jifo", 0,
                         c->u->reverse, &h, &cell);
   c->s[0] = cell;
+  hidden_after(c, h);
 }
 
 static const char *const native2_aliases[] = {"lstm", "lstmp", "lstmblock", "lstmblockfused", "cudnnlstm", NULL};

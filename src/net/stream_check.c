@@ -17,11 +17,6 @@ static bool runs_backwards(const crn_layer *l) {
   return crn_v_to_int(((const crn_rec_cfg *)l->cfg)->direction, &direction) && direction < 0;
 }
 
-/* nativelstm, nativelstmlowmem: the hidden state is lost between pieces. */
-static bool keeps_cell_only(const crn_layer *l) {
-  return !strcmp(l->desc->name, "rec") && l->n_states == 1 && !strcmp(l->states[0].name, "c");
-}
-
 /* An activation over the features, which are frames. */
 static bool joins_frames(const crn_layer *l) {
   static const char *const classes[] = {"activation", "combine", "eval"};
@@ -55,7 +50,6 @@ static crn_status check_layer(const crn_layer *l, crn_err *err) {
   if (l->desc->flags & CRN_L_NEEDS_FUTURE && !l->causal) return needs_future(l, NULL, err);
   if (l->batch_norm && crn_batch_norm_reads_batch(l))
     return needs_future(l, "batch_norm takes the mean over all frames", err);
-  if (keeps_cell_only(l)) return not_implemented(l, ": its unit's state is the cell alone; use nativelstm2", err);
   if (!causal) return not_implemented(l, " in pieces", err);
   if (l->keep_states) return not_implemented(l, " with states kept over sequences", err);
   if (l->mixes)
