@@ -231,6 +231,16 @@ static void pools(void **state) {
   streams(ONE("'class': 'pool', 'mode': 'avg', 'pool_size': [1], 'strides': 3, 'padding': 'same'"));
 }
 
+static void spectra(void **state) {
+  (void)state;
+  streams("{'c': {'class': 'slice', 'axis': 'F', 'slice_end': 1, 'from': 'data'}, 's': {'class': 'stft', 'frame_size': "
+          "6, 'frame_shift': 2, 'fft_size': 8, 'from': 'c'}, 'output': {'class': 'eval', 'eval': 'tf.abs(source(0))', "
+          "'out_type': {'dtype': 'float32'}, 'from': 's'}}");
+  streams("{'s': {'class': 'multichannel_stft_layer', 'frame_size': 3, 'frame_shift': 4, 'fft_size': 4, "
+          "'nr_of_channels': 5, 'from': 'data'}, 'output': {'class': 'eval', 'eval': 'tf.abs(source(0))', 'out_type': "
+          "{'dtype': 'float32'}, 'from': 's'}}");
+}
+
 static void moves(void **state) {
   (void)state;
   streams(ONE("'class': 'shift_axis', 'axis': 'T', 'amount': 2, 'adjust_size_info': false, 'pad_value': 0.25"));
@@ -372,6 +382,9 @@ static void needs_the_future(void **state) {
   future(ONE("'class': 'conv', 'n_out': 2, 'filter_size': [3], 'padding': [1]"), "'padding'");
   future(ONE("'class': 'pool', 'mode': 'max', 'pool_size': [2], 'padding': 'same'"), "(pool)");
   future(ONE("'class': 'window', 'window_size': 3"), "window_right");
+  future(ONE("'class': 'multichannel_stft_layer', 'frame_size': 4, 'frame_shift': 2, 'fft_size': 4, 'nr_of_channels': "
+             "5, 'pad_last_frame': true"),
+         "behind the end");
   future(ONE("'class': 'cumsum', 'reverse': true"), "from the end");
   future(ONE("'class': 'shift_axis', 'axis': 'T', 'amount': -1"), "later frames");
   future(ONE("'class': 'shift_axis', 'axis': 'T', 'amount': 1, 'pad': false"), "last frames");
@@ -444,11 +457,11 @@ static void sequences_end(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(windows),        cmocka_unit_test(convolutions),       cmocka_unit_test(pools),
-      cmocka_unit_test(moves),          cmocka_unit_test(sums_and_positions), cmocka_unit_test(attention),
-      cmocka_unit_test(frame_by_frame), cmocka_unit_test(all_units),          cmocka_unit_test(loops),
-      cmocka_unit_test(stacks),         cmocka_unit_test(needs_the_future),   cmocka_unit_test(not_in_pieces),
-      cmocka_unit_test(sequences_end),
+      cmocka_unit_test(windows),       cmocka_unit_test(convolutions),   cmocka_unit_test(pools),
+      cmocka_unit_test(spectra),       cmocka_unit_test(moves),          cmocka_unit_test(sums_and_positions),
+      cmocka_unit_test(attention),     cmocka_unit_test(frame_by_frame), cmocka_unit_test(all_units),
+      cmocka_unit_test(loops),         cmocka_unit_test(stacks),         cmocka_unit_test(needs_the_future),
+      cmocka_unit_test(not_in_pieces), cmocka_unit_test(sequences_end),
   };
   return cmocka_run_group_tests(tests, make_room, free_room);
 }

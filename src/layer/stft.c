@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "layer/lengths.h"
+#include "layer/pieces.h"
 #include "layer/spatial.h"
 
 #define MAX_SIZES 16
@@ -70,6 +71,30 @@ static crn_tensor *spectra(crn_run *r, const stft_cfg *c, crn_tensor *x, const c
   return c->n == 1 ? parts[0] : crn_concat(r, c->n, parts, 2);
 }
 
+/* Frames behind the end are made up where one is not complete. */
+static void stft_streams(crn_layer *l, const stft_cfg *c, const crn_dim *axis) {
+  bool made_up = c->pad_last_frame > 0;
+  for (int i = 1; i < c->n; i++) made_up |= c->sizes[i] > c->frame_size;
+  l->ahead = made_up && crn_streams_along(l, axis) ? "its last frames reach behind the end" : NULL;
+  l->causal = !l->ahead;
+}
+
+/* The samples of all frames, in a stream of those that are complete with this piece; how many frames they are. */
+static crn_status complete_frames(crn_exec *x, crn_layer *l, const crn_dim *dim, crn_tensor *v, int axis,
+                                  const crn_data *len, crn_windowed *p) {
+  const stft_cfg *c = l->cfg;
+  const crn_windows w = {.extent = c->frame_size, .stride = c->frame_shift};
+  if (crn_streaming(x) && crn_streams_along(l, dim)) return crn_stream_windows(x, l, &w, v, axis, len, p);
+  const int64_t T = v->shape[axis], shift = c->frame_shift, size = c->frame_size;
+  p->v = v;
+  p->n = T < size ? 0 : (T - size) / shift + 1;
+  p->len = crn_lengths_affine(x, len, 1, shift - size, shift);
+  if (c->pad_last_frame <= 0) return CRN_OK;
+  p->n = (T + shift - 1) / shift;
+  p->len = crn_lengths_affine(x, len, 1, 2 * shift - size - 1, shift);
+  return CRN_OK;
+}
+
 /* ---- stft -----------------------------------------------------------------------------------------------------------
  */
 
@@ -111,6 +136,7 @@ static crn_status stft_infer(crn_build *b, crn_layer *l) {
   CRN_TRY(stft_sizes(b, l, c));
   l->out = s->t;
   const crn_dim *old = s->t.dims[s->first], *d;
+  stft_streams(l, c, old);
   const int64_t room = old->size - c->frame_size + 1;
   CRN_TRY(crn_changed_dim(b, l, old,
                           old->size < 0 ? -1
@@ -135,16 +161,17 @@ static crn_status stft_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   crn_run *r = crn_exec_run(x);
   crn_data *d = crn_spatial_input(x, l, s, c->use_time_mask > 0, 0);
   if (!d) return r->err->code;
-  const int64_t T = d->v->shape[s->first], n = T < c->frame_size ? 0 : (T - c->frame_size) / c->frame_shift + 1;
-  int64_t shape[3] = {1, T, 1}, result[CRN_MAX_RANK];
+  crn_windowed p;
+  CRN_TRY(complete_frames(x, l, s->t.dims[s->first], d->v, s->first, d->len[s->first], &p));
+  int64_t shape[3] = {1, p.v->shape[s->first], 1}, result[CRN_MAX_RANK];
   for (int i = 0; i < s->first; i++) {
     shape[0] *= d->v->shape[i];
     result[i] = d->v->shape[i];
     out->len[i] = d->len[i];
   }
-  out->len[s->first] = crn_lengths_affine(x, d->len[s->first], 1, c->frame_shift - c->frame_size, c->frame_shift);
-  crn_tensor *v = spectra(r, c, crn_t_reshape(r, d->v, 3, shape), "hanning", n);
-  result[s->first] = n;
+  out->len[s->first] = p.len;
+  crn_tensor *v = spectra(r, c, crn_t_reshape(r, p.v, 3, shape), "hanning", p.n);
+  result[s->first] = p.n;
   result[s->first + 1] = bins_of(c);
   out->v = crn_t_reshape(r, v, out->t.n, result);
   return out->v ? CRN_OK : r->err->code;
@@ -214,6 +241,7 @@ static crn_status channels_infer(crn_build *b, crn_layer *l) {
   t->feature_explicit = false;
   const crn_dim *old = t->dims[1];
   if (old->size >= 0) return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: a time axis of fixed size");
+  stft_streams(l, c, old);
   CRN_TRY(crn_changed_dim(b, l, old, -1, "frames", c->pad_last_frame > 0 ? "window_padded" : "window",
                           c->frame_size - 1, c->frame_shift, 0, &t->dims[1]));
   t->dims[2] = crn_layer_dim(b, l, "bins", CRN_DIM_FEATURE, c->nr_of_channels * bins_of(c));
@@ -229,19 +257,17 @@ static crn_status channels_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const crn_data *in = crn_input(x, l);
   if (in) in = crn_data_permute(r, in, c->s.perm);
   if (!in) return r->err->code;
-  const int64_t T = in->v->shape[1], shift = c->frame_shift, size = c->frame_size;
-  int64_t n = T < size ? 0 : (T - size) / shift + 1;
-  if (c->pad_last_frame > 0) n = (T + shift - 1) / shift;
-  out->len[1] = c->pad_last_frame > 0 ? crn_lengths_affine(x, in->len[1], 1, 2 * shift - size - 1, shift)
-                                      : crn_lengths_affine(x, in->len[1], 1, shift - size, shift);
-  out->v = spectra(r, c, in->v, c->window, n);
+  crn_windowed p;
+  CRN_TRY(complete_frames(x, l, in->t.dims[1], in->v, 1, in->len[1], &p));
+  out->len[1] = p.len;
+  out->v = spectra(r, c, p.v, c->window, p.n);
   return out->v ? CRN_OK : r->err->code;
 }
 
 #define ROW(n, d, o, ...)                                                                                              \
   {                                                                                                                    \
     .name = n, .doc = d, .opts = o, .cfg_size = sizeof(stft_cfg),                                                      \
-    .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE, __VA_ARGS__                                      \
+    .flags = CRN_L_CONCAT | CRN_L_READS_PADDING | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM, __VA_ARGS__                   \
   }
 const crn_layer_desc crn_family_stft[] = {
     ROW("stft", "Computes the short-time Fourier transform of one channel.", stft_opts, .infer = stft_infer,
