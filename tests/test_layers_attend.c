@@ -475,6 +475,35 @@ static void test_self_attention_kept(void **state) {
   assert_true(fabs(out[2][4 * 4] - out[0][4 * 4]) > 1e-6); /* the third part doesn't see the first */
 }
 
+/* So many energies that they are computed a few sequences at a time where no gradient is wanted: the same values. */
+static void test_self_attention_in_parts(void **state) {
+  (void)state;
+  enum { LONG = 620, SEQS = 5, N = SEQS * LONG };
+  static double x[N * 3], y[2][N * 4];
+  static const int32_t lens[SEQS] = {LONG, 1, 300, 0, 599};
+  static const feed long_feeds[] = {{"data", CRN_F64, 3, {SEQS, LONG, 3}, x, lens}};
+  for (int i = 0; i < N * 3; i++) x[i] = sin(0.37 * i);
+  for (int left_only = 0; left_only < 2; left_only++) {
+    for (int recorded = 0; recorded < 2; recorded++) {
+      crn_arena a = {0};
+      loss_net n;
+      net_open(&n,
+               crn_arena_printf(&a,
+                                "{" EXTERN
+                                ", 'network': {'output': {'class': 'self_attention', 'from': 'data', 'num_heads': 2, "
+                                "'total_key_dim': 4, 'n_out': 4, 'attention_left_only': %s}}}",
+                                left_only ? "True" : "False"),
+               recorded, long_feeds, 1);
+      net_run(&n);
+      const crn_data *out = value_of(&n, "output");
+      for (int i = 0; i < N * 4; i++) y[recorded][i] = crn_t_get(out->v, i);
+      net_close(&n);
+      crn_arena_free(&a);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+  }
+}
+
 /* ---- refusals -------------------------------------------------------------------------------------------------------
  */
 
@@ -523,6 +552,7 @@ int main(void) {
       cmocka_unit_test(test_dct),
       cmocka_unit_test(test_self_attention_in_loop),
       cmocka_unit_test(test_self_attention_kept),
+      cmocka_unit_test(test_self_attention_in_parts),
       cmocka_unit_test(test_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,7 +114,7 @@ static void places_lie_in_their_room(void **state) {
     for (uintptr_t shift = 0; shift < 200; shift += 24) {
       char *raw = malloc(crn_pages_room(bytes) + 200);
       assert_non_null(raw);
-      char *p = crn_pages_place(raw + shift, bytes);
+      char *p = crn_pages_place(raw + shift, bytes, bytes / 2);
       assert_int_equal((uintptr_t)p % (bytes < page ? 64 : page), 0);
       assert_true(p >= raw + shift && p + bytes <= raw + shift + crn_pages_room(bytes));
       memset(p, 1, bytes);

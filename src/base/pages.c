@@ -12,12 +12,13 @@ static size_t alignment_of(size_t bytes) { return bytes < HUGE_PAGE ? LINE : HUG
 
 size_t crn_pages_room(size_t bytes) { return bytes + alignment_of(bytes); }
 
-char *crn_pages_place(void *raw, size_t bytes) {
+char *crn_pages_place(void *raw, size_t bytes, size_t ordinary) {
   const size_t align = alignment_of(bytes);
   char *p = (char *)raw + (align - (uintptr_t)raw % align) % align;
 #ifdef MADV_HUGEPAGE
   /* Whole pages only: nothing beyond what was asked for becomes resident. */
-  if (align == HUGE_PAGE) (void)madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+  const size_t first = (ordinary + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, end = bytes / HUGE_PAGE * HUGE_PAGE;
+  if (first < end) (void)madvise(p + first, end - first, MADV_HUGEPAGE);
 #endif
   return p;
 }

@@ -220,6 +220,17 @@ typedef struct heads { /* [B, H, T, d] each; k and v with the frames to the left
   int64_t T_all; /* left + T */
 } heads;
 
+/* n features of each head from `from` on, [B, T, H, d] -> [B, H, T, n]; copies in between go at once. */
+static crn_tensor *part_by_head(crn_run *r, crn_tensor *y, int64_t from, int64_t n, double factor) {
+  static const int perm[4] = {0, 2, 1, 3};
+  crn_frame frame;
+  crn_frame_open(r, &frame);
+  crn_tensor *part = crn_transpose(r, crn_slice(r, y, 3, from, n, 1), perm);
+  if (factor != 1) part = crn_scale(r, part, factor);
+  crn_frame_close_with(r, 1, &part);
+  return part;
+}
+
 /* x·QKV of [B, T, F] (or labels [B, T]), split into heads. */
 static crn_status project(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const crn_data *in, heads *h) {
   crn_run *r = crn_exec_run(x);
@@ -231,11 +242,10 @@ static crn_status project(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const
   h->H = c->num_heads;
   h->T = c->step ? 1 : in->v->shape[1];
   const int64_t shape[4] = {h->B, h->T, h->H, 2 * dk + dv};
-  const int perm[4] = {0, 2, 1, 3};
-  y = crn_transpose(r, crn_t_reshape(r, y, 4, shape), perm);
-  h->q = y ? crn_scale(r, crn_slice(r, y, 3, 0, dk, 1), 1.0 / sqrt((double)dk)) : NULL;
-  h->k = y ? crn_slice(r, y, 3, dk, dk, 1) : NULL;
-  h->v = y ? crn_slice(r, y, 3, 2 * dk, dv, 1) : NULL;
+  y = crn_t_reshape(r, y, 4, shape);
+  h->q = part_by_head(r, y, 0, dk, 1.0 / sqrt((double)dk));
+  h->k = part_by_head(r, y, dk, dk, 1);
+  h->v = part_by_head(r, y, 2 * dk, dv, 1);
   return h->q && h->k && h->v ? CRN_OK : r->err->code;
 }
 
@@ -370,22 +380,54 @@ static crn_status visible(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const
   return *mask ? CRN_OK : r->err->code;
 }
 
+/* softmax of the energies over what is seen, times the values. */
+static crn_tensor *weighted(crn_run *r, crn_tensor *e, crn_tensor *mask, double fill, crn_tensor *v) {
+  if (mask) e = crn_mask_fill(r, e, mask, fill);
+  return crn_matmul(r, crn_softmax(r, e), false, v, false);
+}
+
+#define ENERGIES ((int64_t)2 << 20) /* so many at once: some MiB */
+
+/* The same a few sequences at a time: without gradients not all energies need be there at once. */
+static crn_tensor *weighted_in_parts(crn_run *r, const heads *h, crn_tensor *mask, double fill) {
+  const int64_t one = h->H * h->T * h->T_all, most = ENERGIES / (one + 1) > 1 ? ENERGIES / (one + 1) : 1;
+  const bool cut_mask = mask && mask->rank == 4 && mask->shape[0] > 1;
+  crn_tensor **parts = CRN_ARENA_ARRAY(&r->arena, crn_tensor *, h->B);
+  int n_parts = 0;
+  if (!parts) return (void)crn_err_memory(r->err), NULL;
+  for (int64_t b = 0; b < h->B && !crn_run_failed(r); b += most) {
+    const int64_t n = b + most < h->B ? most : h->B - b;
+    crn_frame frame;
+    crn_frame_open(r, &frame);
+    crn_tensor *q = crn_slice(r, h->q, 0, b, n, 1), *k = crn_slice(r, h->k, 0, b, n, 1),
+               *v = crn_slice(r, h->v, 0, b, n, 1);
+    parts[n_parts] =
+        weighted(r, crn_matmul(r, q, false, k, true), cut_mask ? crn_slice(r, mask, 0, b, n, 1) : mask, fill, v);
+    crn_frame_close_with(r, 1, &parts[n_parts]);
+    n_parts++;
+  }
+  return crn_run_failed(r) ? NULL : crn_concat(r, n_parts, parts, 0);
+}
+
 static crn_status attend(crn_exec *x, crn_layer *l, const selfatt_cfg *c, const crn_data *in, const heads *h,
                          crn_data *out) {
   crn_run *r = crn_exec_run(x);
-  crn_tensor *e = c->step ? crn_history_energy(r, h->q, h->all_k) : crn_matmul(r, h->q, false, h->k, true), *mask;
-  if (c->key_shift) e = crn_add(r, e, shift_energy(x, l, c, h));
-  CRN_TRY(visible(x, l, c, in, h, out, &mask));
-  if (mask) {
-    double inf = (double)INFINITY;
-    (void)crn_v_to_float(crn_exec_config(x, "inf_value"), &inf);
-    e = crn_mask_fill(r, e, mask, -inf);
-  }
-  crn_tensor *w = crn_softmax(r, e);
-  if (w && r->train && c->attention_dropout > 0)
-    w = crn_dropout(r, crn_random_name(x, l, "attention", false), w, c->attention_dropout, w->shape);
   const int perm[4] = {0, 2, 1, 3};
   const int64_t shape[3] = {h->B, h->T, c->n_out}, flat[2] = {h->B, c->n_out};
+  const bool drops = r->train && c->attention_dropout > 0;
+  double inf = (double)INFINITY;
+  crn_tensor *mask;
+  CRN_TRY(visible(x, l, c, in, h, out, &mask));
+  (void)crn_v_to_float(crn_exec_config(x, "inf_value"), &inf);
+  if (!c->step && !c->key_shift && !drops && !r->recording && h->B * h->H * h->T * h->T_all > ENERGIES) {
+    out->v = crn_t_reshape(r, crn_transpose(r, weighted_in_parts(r, h, mask, -inf), perm), 3, shape);
+    return out->v ? CRN_OK : r->err->code;
+  }
+  crn_tensor *e = c->step ? crn_history_energy(r, h->q, h->all_k) : crn_matmul(r, h->q, false, h->k, true);
+  if (c->key_shift) e = crn_add(r, e, shift_energy(x, l, c, h));
+  if (mask) e = crn_mask_fill(r, e, mask, -inf);
+  crn_tensor *w = crn_softmax(r, e);
+  if (w && drops) w = crn_dropout(r, crn_random_name(x, l, "attention", false), w, c->attention_dropout, w->shape);
   if (c->step) /* [B, H, 1, d] */
     out->v = crn_t_reshape(r, crn_history_sum(r, w, h->all_v), 2, flat);
   else

@@ -28,6 +28,7 @@
 #define SEARCH 16                      /* blocks of the own list that are looked at */
 #define SMALL_REGION ((size_t)1 << 18) /* the least size of regions; large ones grow with what is held already */
 #define LARGE_REGION ((size_t)64 << 20)
+#define ORDINARY ((size_t)8 << 20) /* first bytes of a region that are not in huge pages */
 #define LARGEST_REGION ((size_t)1 << 30)
 #define SIZE_LIMIT (((size_t)1 << 52) - 4096)
 
@@ -155,7 +156,7 @@ static bool region_new(crn_mem *m, size_t bytes, bool large) {
   const size_t all = bytes + 3 * UNIT; /* with the heads of region, block and end */
   void *raw = crn_malloc(crn_pages_room(all));
   if (!raw) return false;
-  char *start = crn_pages_place(raw, all);
+  char *start = crn_pages_place(raw, all, ORDINARY);
   crn_region *r = (crn_region *)(void *)start;
   *r = (crn_region){.raw = raw, .next = m->regions, .bytes = bytes + 2 * UNIT};
   m->regions = r;

@@ -174,7 +174,7 @@ static const crn_packed_b *pack_parameter(crn_run *r, const crn_tensor *t, bool 
       p->N = trans ? m->P : m->Q;
       p->bytes = packed_bytes(r, t->dtype, p->K, p->N);
       m->block[trans] = crn_malloc(crn_pages_room(p->bytes));
-      p->data = m->block[trans] ? crn_pages_place(m->block[trans], p->bytes) : NULL;
+      p->data = m->block[trans] ? crn_pages_place(m->block[trans], p->bytes, 0) : NULL;
     }
     if (m->block[trans] && restore_plain(w)) {
       pack(r, t->dtype, p, trans, crn_t_data(t), m->Q);
