@@ -3,9 +3,11 @@
  * Time of a whole network, one thread, process CPU clock: training step (forward, backward, adam), evaluation, forward
  * or search, on made data. Prints "ms X" for each run, then the parameters' memory, what values must live at once
  * (live.h), the peak of the value pool, the peak of the whole process less that of an idle one (idle=MIB), its ratio
- * to parameters and living values together, and how often a step asked the system for memory.
+ * to parameters and living values together, and how often a step asked the system for memory. random: each run has
+ * other lengths; then also the peak of the process after a tenth of the runs.
  *
- * Usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH… B=BATCH [warm=RUNS] [ragged] [idle=MIB]
+ * Usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH… B=BATCH [warm=RUNS] [ragged|random]
+ * [idle=MIB]
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,7 @@ typedef struct job {
   const char *mode;
   int runs, warm;
   int64_t B;
-  bool ragged;
+  bool ragged, random;
   double idle_mib;
   const char *keys[MAX_KEYS];
   int64_t lengths[MAX_KEYS];
@@ -86,10 +88,18 @@ static void feed_key(const job *j, crn_exec *x, const crn_extern *e, int64_t len
   free(values);
 }
 
-static void feed_all(const job *j, crn_exec *x, crn_err *err) {
+/* In random runs a fifth of the length to all of it, by the same part for all keys. */
+static int64_t length_of(const job *j, int64_t length, int run) {
+  uint32_t seed = (uint32_t)run * 2654435761u;
+  const int64_t percent = 20 + next_random(&seed) % 81;
+  return !j->random || length * percent < 100 ? length : length * percent / 100;
+}
+
+static void feed_all(const job *j, int run, crn_exec *x, crn_err *err) {
   for (int i = 0; i < x->net->n_externs; i++)
     for (int k = 0; k < j->n_keys; k++)
-      if (!strcmp(x->net->externs[i].key, j->keys[k])) feed_key(j, x, &x->net->externs[i], j->lengths[k], err);
+      if (!strcmp(x->net->externs[i].key, j->keys[k]))
+        feed_key(j, x, &x->net->externs[i], length_of(j, j->lengths[k], run), err);
 }
 
 static crn_updater *make_updater(crn_net *net, const crn_value *config, crn_update_param **params, crn_err *err) {
@@ -132,11 +142,12 @@ static double process_mib(void) { /* the most so far */
 
 static void run(const job *j, crn_exec *x, crn_updater *u, crn_err *err) {
   long in_runs = 0;
+  double early_mib = 0;
   for (int i = -j->warm; i < j->runs; i++) {
     const bool train = !strcmp(j->mode, "train");
     const long before = n_allocations;
     crn_exec_begin(x, train, (uint64_t)(i + j->warm));
-    feed_all(j, x, err);
+    feed_all(j, i, x, err);
     const double t0 = now_ms();
     if (crn_exec_forward(x, err) != CRN_OK) die(err);
     if (train) {
@@ -144,6 +155,7 @@ static void run(const job *j, crn_exec *x, crn_updater *u, crn_err *err) {
       update(x, u, i + j->warm, err);
     }
     if (i < 0) continue;
+    if (i == j->runs / 10) early_mib = process_mib() - j->idle_mib;
     print_ms(now_ms() - t0);
     in_runs += n_allocations - before;
   }
@@ -154,6 +166,7 @@ static void run(const job *j, crn_exec *x, crn_updater *u, crn_err *err) {
                live_mib = (double)live_most(x, &x->net->body) / mib;
   printf("params_mib=%.2f pool_mib=%.2f process_mib=%.2f system_allocs_per_step=%.2f", params_mib,
          (double)s.peak_bytes / mib, most, (double)in_runs / (j->runs > 0 ? j->runs : 1));
+  if (j->random) printf(" process_mib_after_%d_runs=%.2f", j->runs / 10, early_mib);
   if (strcmp(j->mode, "train") != 0) printf(" live_mib=%.2f ratio=%.2f", live_mib, most / (params_mib + live_mib));
   printf("\n");
 }
@@ -165,7 +178,8 @@ static void parse(int argc, char **argv, job *j) {
   j->warm = 1;
   for (int i = 4; i < argc; i++) {
     char *eq = strchr(argv[i], '=');
-    if (!strcmp(argv[i], "ragged")) j->ragged = true;
+    if (!strcmp(argv[i], "random")) j->random = true;
+    if (!strcmp(argv[i], "ragged") || j->random) j->ragged = true;
     if (!eq) continue;
     *eq = 0;
     if (!strcmp(argv[i], "B"))
@@ -191,9 +205,8 @@ int main(int argc, char **argv) {
   crn_update_param *params = NULL;
   job j = {0};
   if (argc < 5) {
-    fprintf(stderr,
-            "usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH... B=BATCH [warm=RUNS] [ragged] "
-            "[idle=MIB]\n");
+    fprintf(stderr, "usage: bench_model MODEL.json train|eval|forward|search RUNS KEY=LENGTH... B=BATCH [warm=RUNS] "
+                    "[ragged|random] [idle=MIB]\n");
     return 1;
   }
   parse(argc, argv, &j);
