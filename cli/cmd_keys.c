@@ -39,9 +39,9 @@ static crn_status print_named(cli *c, const char *name) {
 static crn_status run(cli *c, const cli_args *args) {
   const char *state = cli_value(args, "state", NULL);
   bool known = !state;
-  for (int s = 0; s < 3 && !known; s++) known = !strcmp(state, crn_key_state_name((crn_key_state)s));
+  for (int s = 0; s < CRN_KEY_STATES && !known; s++) known = !strcmp(state, crn_key_state_name((crn_key_state)s));
   if (!known)
-    return crn_fail(&c->err, CRN_E_CONFIG, "option '--state': expected used, ignored or \"not implemented\", got '%s'",
+    return crn_fail(&c->err, CRN_E_CONFIG, "option '--state': expected used, ignored, \"not implemented\" or \"refused in training\", got '%s'",
                     state);
   for (size_t i = 0; i < args->n_words; i++) CRN_TRY(print_named(c, args->words[i]));
   for (size_t i = 0; !args->n_words && i < crn_config_keys_n; i++)

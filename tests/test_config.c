@@ -267,7 +267,7 @@ static void test_key_check(void **state) {
   const char *got = crn_str_get(&text);
   assert_non_null(strstr(got, "unknown keys: 'batch_sise' (did you mean 'batch_size'?), 'optimizer_epsiloon' (did you "
                               "mean 'optimizer_epsilon'?)\n"));
-  assert_non_null(strstr(got, "not implemented, without effect: use_horovod\n"));
+  assert_non_null(strstr(got, "not implemented, refused in training: use_horovod\n"));
   assert_non_null(strstr(got, "keys without meaning here: multiprocessing\n"));
   assert_null(strstr(got, "helper"));
   crn_str_free(&text);

@@ -22,6 +22,7 @@
 static const char *const named_otherwise[] = {
     "cache_size",              /* a dataset's option, which is accepted */
     "debug_grad_summaries",    /* accepted in updater_opts */
+    "get_network",             /* refused when the network is built */
     "loss",                    /* an option of layers */
     "maximize_grad_norm",      /* refused by the updater */
     "seq_drop_freq",           /* refused by the batches */

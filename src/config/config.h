@@ -72,5 +72,7 @@ crn_status crn_config_override(crn_config *c, const char *key, const char *text,
 
 /* One warning for keys that are near misses of known ones, one note for known ones that have no effect here. */
 void crn_config_check_keys(const crn_config *c, const crn_log *log);
+/* Fails if a key is on that training refuses (CRN_KEY_REFUSED). */
+crn_status crn_config_check_training(const crn_config *c, crn_err *err);
 
 #endif

@@ -85,7 +85,7 @@ bool crn_config_key_fits(const crn_config_key *key, const crn_value *v) {
 }
 
 const char *crn_key_state_name(crn_key_state state) {
-  static const char *const names[] = {"used", "ignored", "not implemented"};
+  static const char *const names[] = {"used", "ignored", "not implemented", "refused in training"};
   return names[state];
 }
 
@@ -94,7 +94,7 @@ static bool turns_off(const crn_value *v) { return !crn_v_truth(v); }
 
 void crn_config_check_keys(const crn_config *c, const crn_log *log) {
   const crn_value *root = crn_config_root(c);
-  crn_str misspelt = {0}, idle[3] = {{0}, {0}, {0}};
+  crn_str misspelt = {0}, idle[CRN_KEY_STATES] = {{0}};
   for (size_t i = 0; i < root->u.dict.n; i++) {
     const char *name = crn_v_cstr(root->u.dict.keys[i]);
     const crn_config_key *key = crn_config_key_find(name), *near = key ? NULL : crn_config_key_nearest(name);
@@ -105,9 +105,27 @@ void crn_config_check_keys(const crn_config *c, const crn_log *log) {
       crn_str_addf(&idle[key->state], "%s%s", idle[key->state].len ? ", " : "", name);
   }
   if (misspelt.len) crn_warnf(log, "%s: unknown keys: %s", crn_config_file(c), crn_str_get(&misspelt));
-  const crn_str *missing = &idle[CRN_KEY_NOT_IMPLEMENTED], *ignored = &idle[CRN_KEY_IGNORED];
+  const crn_str *missing = &idle[CRN_KEY_NOT_IMPLEMENTED], *ignored = &idle[CRN_KEY_IGNORED],
+                *refused = &idle[CRN_KEY_REFUSED];
   if (missing->len) crn_warnf(log, "%s: not implemented, without effect: %s", crn_config_file(c), crn_str_get(missing));
+  if (refused->len)
+    crn_warnf(log, "%s: not implemented, refused in training: %s", crn_config_file(c), crn_str_get(refused));
   if (ignored->len) crn_logf(log, 3, "%s: keys without meaning here: %s", crn_config_file(c), crn_str_get(ignored));
   crn_str_free(&misspelt);
-  for (size_t i = 0; i < 3; i++) crn_str_free(&idle[i]);
+  for (size_t i = 0; i < CRN_KEY_STATES; i++) crn_str_free(&idle[i]);
+}
+
+crn_status crn_config_check_training(const crn_config *c, crn_err *err) {
+  const crn_value *root = crn_config_root(c);
+  crn_str keys = {0};
+  for (size_t i = 0; i < root->u.dict.n; i++) {
+    const crn_config_key *key = crn_config_key_find(crn_v_cstr(root->u.dict.keys[i]));
+    if (!key || key->state != CRN_KEY_REFUSED || turns_off(root->u.dict.vals[i])) continue;
+    crn_str_addf(&keys, "%s'%s' (%.*s)", keys.len ? ", " : "", key->name, (int)strlen(key->doc) - 1, key->doc);
+  }
+  const crn_status st = keys.len ? crn_fail(err, CRN_E_NOT_IMPLEMENTED, "%s: not implemented in training: %s",
+                                            crn_config_file(c), crn_str_get(&keys))
+                                 : CRN_OK;
+  crn_str_free(&keys);
+  return st;
 }

@@ -12,7 +12,8 @@
 typedef enum crn_key_state {
   CRN_KEY_USED,
   CRN_KEY_IGNORED,        /* accepted; means nothing here, or never had an effect */
-  CRN_KEY_NOT_IMPLEMENTED /* means something, but isn't built yet */
+  CRN_KEY_NOT_IMPLEMENTED, /* means something, but isn't built yet */
+  CRN_KEY_REFUSED         /* the same, and without it something else would be learnt: task train refuses it */
 } crn_key_state;
 
 typedef struct crn_config_key {
@@ -33,5 +34,6 @@ void crn_config_key_types(const crn_config_key *key, crn_str *out);
 /* Whether the value has one of these types (text may stand for a number; None always fits). */
 bool crn_config_key_fits(const crn_config_key *key, const crn_value *v);
 const char *crn_key_state_name(crn_key_state state);
+enum { CRN_KEY_STATES = CRN_KEY_REFUSED + 1 };
 
 #endif

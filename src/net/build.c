@@ -343,6 +343,8 @@ static int by_name(const void *a, const void *b) {
 
 static crn_status net_dict_of(crn_build *b, const crn_value **out) {
   const crn_value *net = crn_v_get(b->net->config, "network");
+  if (!net && !crn_v_is_none(crn_v_get(b->net->config, "get_network")))
+    return crn_fail(b->err, CRN_E_NOT_IMPLEMENTED, "config: not implemented: key 'get_network'");
   if (!net) return crn_fail(b->err, CRN_E_CONFIG, "config: key 'network' is missing");
   if (crn_v_is_dict(net)) {
     *out = net;

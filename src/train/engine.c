@@ -11,9 +11,17 @@
 
 #include "base/file.h"
 #include "net/report.h"
+#include "train/eval_by_seq.h"
 #include "train/options.h"
 #include "train/progress.h"
 #include "train/start_epoch.h"
+
+static crn_status log_device(crn_engine *e, crn_err *err) {
+  const char *device;
+  CRN_TRY(crn_config_str(e->config, "device", NULL, &device, err));
+  if (device && strcmp(device, "cpu") != 0) crn_logf(&e->log, 3, "Device '%s' is asked for: computing on the CPU.", device);
+  return CRN_OK;
+}
 
 crn_status crn_engine_init(crn_engine *e, crn_config *config, const crn_log *log, const crn_engine_hooks *hooks, crn_err *err) {
   memset(e, 0, sizeof(*e));
@@ -35,7 +43,10 @@ crn_status crn_engine_init(crn_engine *e, crn_config *config, const crn_log *log
     return crn_config_fail(config, "num_epochs", err, "expected an integer >= 0 (0: without end), got %lld", (long long)e->num_epochs);
   CRN_TRY(crn_config_int(config, "save_interval", 1, &e->save_interval, err));
   CRN_TRY(crn_config_bool(config, "stop_on_nonfinite_train_score", true, &e->stop_on_nonfinite, err));
-  return CRN_OK;
+  CRN_TRY(crn_config_bool(config, "dry_run", false, &e->dry_run, err));
+  CRN_TRY(crn_config_bool(config, "need_data", true, &e->need_data, err));
+  CRN_TRY(crn_config_bool(config, "log_batch_size", false, &e->log_sizes, err));
+  return log_device(e, err);
 }
 
 void crn_engine_deinit(crn_engine *e) {
@@ -74,6 +85,7 @@ typedef struct eval_sets {
   crn_scores scores[16];
   int n;
   bool exponential;
+  crn_eval_by_seq *by_seq; /* or NULL */
 } eval_sets;
 
 static crn_status add_set(crn_engine *e, eval_sets *s, const char *name, crn_dataset *ds, crn_err *err) {
@@ -100,6 +112,7 @@ static crn_status open_sets(crn_engine *e, eval_sets *s, crn_err *err) {
   const crn_value *more = crn_v_get(e->values, "eval_datasets");
   for (size_t i = 0; crn_v_is_dict(more) && i < more->u.dict.n; i++) {
     const char *name = crn_v_cstr(more->u.dict.keys[i]);
+    if (!e->need_data) break;
     const crn_data_env env = {.base_dir = crn_config_folder(e->config), .log = &e->log};
     crn_dataset *ds = NULL;
     if (!name) continue;
@@ -122,7 +135,7 @@ static crn_status evaluate_set(crn_engine *e, eval_sets *s, int i, crn_err *err)
   crn_scores_clear(&s->scores[i]);
   CRN_TRY(crn_dataset_begin_epoch(s->sets[i], e->epoch, NULL, err));
   CRN_TRY(crn_engine_check_data(e->eval_net, s->sets[i], err));
-  crn_pass p = {.exec = e->eval_exec, .net = e->eval_net, .dataset = s->sets[i], .use = !strcmp(s->names[i], "dev") ? CRN_BATCH_DEV : CRN_BATCH_EVAL, .label = label, .scores = &s->scores[i]};
+  crn_pass p = {.exec = e->eval_exec, .net = e->eval_net, .dataset = s->sets[i], .use = !strcmp(s->names[i], "dev") ? CRN_BATCH_DEV : CRN_BATCH_EVAL, .label = label, .scores = &s->scores[i], .each = s->by_seq ? crn_eval_by_seq_batch : NULL, .user = s->by_seq};
   CRN_TRY(crn_engine_pass(e, &p, err));
   if (!e->lr) return CRN_OK;
   CRN_TRY(crn_scores_store(&s->scores[i], s->names[i], e->lr, e->epoch, err));
@@ -184,7 +197,9 @@ crn_status crn_engine_open_rates(crn_engine *e, const crn_lr_hook *hook, crn_err
     CRN_TRY(crn_config_output_path(e->config, crn_lr_file(e->lr), &e->arena, &path, err));
     crn_lr_set_file(e->lr, path);
   }
-  return crn_lr_load(e->lr, err);
+  CRN_TRY(crn_lr_load(e->lr, err));
+  if (e->dry_run) crn_lr_set_file(e->lr, NULL);
+  return CRN_OK;
 }
 
 /* Without random_seed the epoch alone decides. */
@@ -242,7 +257,7 @@ static crn_status train_epoch(crn_engine *e, crn_dataset *train, crn_scores *sco
 }
 
 static void save_crash(crn_engine *e, crn_status why) {
-  if (!e->model || !e->train_net || why == CRN_E_INTERRUPTED || e->epoch < 1) return;
+  if (!e->model || e->dry_run || !e->train_net || why == CRN_E_INTERRUPTED || e->epoch < 1) return;
   crn_err ignore = {0};
   const char *prefix = crn_arena_printf(&e->arena, "%s.%03lld.crash_%lld", e->model, (long long)e->epoch, (long long)e->store->global_step);
   if (prefix && crn_engine_save(e, e->train_net, prefix, &ignore) == CRN_OK) crn_logf(&e->log, 1, "Saved the model as %s", prefix);
@@ -252,7 +267,7 @@ static void save_crash(crn_engine *e, crn_status why) {
 static crn_status save_initial(crn_engine *e, crn_err *err) {
   bool wanted;
   CRN_TRY(crn_config_bool(e->config, "save_epoch1_initial_model", false, &wanted, err));
-  if (!wanted || !e->model) return CRN_OK;
+  if (!wanted || !e->model || e->dry_run) return CRN_OK;
   const char *prefix = crn_arena_printf(&e->arena, "%s.000", e->model);
   if (!prefix) return crn_err_memory(err);
   crn_logf(&e->log, 4, "Save model under %s", prefix);
@@ -291,8 +306,9 @@ static crn_status train(crn_engine *e, crn_err *err) {
   int64_t first = 1;
   bool resumed = false;
   const crn_lr_hook hook = {lr_call, e};
-  crn_status st = crn_engine_dataset(e, "train", &data, err);
-  if (st == CRN_OK && !data) st = crn_fail(err, CRN_E_CONFIG, "%s: key 'train' is missing: task train needs data", crn_config_file(e->config));
+  crn_status st = crn_config_check_training(e->config, err);
+  if (st == CRN_OK) st = crn_engine_dataset(e, "train", &data, err);
+  if (st == CRN_OK && !data) st = crn_fail(err, CRN_E_CONFIG, "%s: key %s: task train needs data", crn_config_file(e->config), e->need_data ? "'train' is missing" : "'need_data' is False");
   if (st == CRN_OK) st = crn_engine_extern_data(e, data, err);
   if (st == CRN_OK) st = crn_net_build(e->values, (crn_net_mode){.train = true, .eval = true}, e->store, &e->log, &e->train_net, err);
   if (st == CRN_OK) st = log_network(e, err);
@@ -361,13 +377,17 @@ static crn_status eval(crn_engine *e, crn_err *err) {
   crn_status st = crn_config_str(e->config, "eval_output_file", NULL, &file, err);
   if (st == CRN_OK && file) st = crn_engine_output_file(e, "eval_output_file", file, true, &path, err);
   if (st == CRN_OK) st = open_sets(e, &sets, err);
-  if (st == CRN_OK && !sets.n) st = crn_fail(err, CRN_E_CONFIG, "%s: task eval needs 'dev', 'eval' or 'eval_datasets'", crn_config_file(e->config));
+  if (st == CRN_OK && !sets.n) st = crn_fail(err, CRN_E_CONFIG, "%s: task eval needs 'dev', 'eval' or 'eval_datasets'%s", crn_config_file(e->config), e->need_data ? "" : " and 'need_data'");
+  if (st == CRN_OK) st = crn_eval_by_seq_new(e, &sets.by_seq, err);
+  if (st == CRN_OK && sets.by_seq && sets.n > 1) st = crn_config_fail(e->config, "eval_output_file_per_seq", err, "there must be one dataset to evaluate, there are %d", sets.n);
   if (st == CRN_OK) st = crn_engine_extern_data(e, sets.sets[0], err);
   if (st == CRN_OK) st = crn_engine_eval_net(e, (crn_net_mode){.eval = true}, err);
+  if (st == CRN_OK && sets.by_seq) st = crn_eval_by_seq_start(sets.by_seq, err);
   if (st == CRN_OK) st = crn_engine_load_for_task(e, e->eval_net, err);
   if (st == CRN_OK && crn_v_is_none(crn_v_get(e->values, "load"))) st = open_known_rates(e, err);
   if (st == CRN_OK) st = evaluate(e, &sets, false, err);
   if (st == CRN_OK) st = write_eval_file(&sets, path, err);
+  if (st == CRN_OK && sets.by_seq) st = crn_eval_by_seq_write(sets.by_seq, sets.sets[0], err);
   close_sets(&sets);
   return st;
 }

@@ -43,6 +43,9 @@ typedef struct crn_engine {
   const char *model; /* prefix of checkpoints or NULL */
   int64_t epoch, num_epochs, save_interval;
   bool stop_on_nonfinite;
+  bool dry_run;    /* no checkpoints, no learning-rate file, nothing deleted */
+  bool need_data;  /* false: train, dev and eval aren't opened */
+  bool log_sizes;  /* log_batch_size */
   uint64_t seed;
 } crn_engine;
 

@@ -64,7 +64,7 @@ crn_status crn_engine_cleanup(crn_engine *e, int64_t last, bool ask, crn_err *er
   crn_keep_options o;
   crn_models m;
   CRN_TRY(crn_keep_options_read(ask && !crn_v_truth(option) ? &yes : option, &e->arena, &e->log, &o, err));
-  if (!o.on || !e->model) return CRN_OK;
+  if (!o.on || !e->model || e->dry_run) return CRN_OK;
   CRN_TRY(crn_models_find(e->model, last, &e->arena, &m, err));
   if ((int64_t)m.n <= (o.last_n > o.best_n ? o.last_n : o.best_n)) {
     crn_logf(&e->log, 3,

@@ -17,6 +17,8 @@ static crn_status eval_text(void *host, const char *text, crn_arena *a, crn_valu
 }
 
 crn_status crn_engine_dataset(crn_engine *e, const char *key, crn_dataset **out, crn_err *err) {
+  *out = NULL;
+  if (!e->need_data && strcmp(key, "search_data") != 0) return CRN_OK;
   const crn_data_env env = {.base_dir = crn_config_folder(e->config), .log = &e->log, .call = call_function, .eval = eval_text, .host = e->config};
   return crn_dataset_from_config(e->values, key, &env, out, err);
 }

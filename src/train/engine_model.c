@@ -233,6 +233,7 @@ crn_status crn_engine_save_rates(crn_engine *e, crn_err *err) {
 }
 
 crn_status crn_engine_save(crn_engine *e, const crn_net *net, const char *prefix, crn_err *err) {
+  if (e->dry_run) return CRN_OK;
   crn_bundle_writer *w = NULL;
   const crn_save_opts o = save_opts(e);
   CRN_TRY(crn_bundle_begin(prefix, &o, &w, err));
@@ -259,6 +260,7 @@ crn_status crn_engine_save_epoch(crn_engine *e, crn_err *err) {
   if (!e->model) return CRN_OK;
   const char *prefix = crn_arena_printf(&e->arena, "%s.%03lld", e->model, (long long)e->epoch);
   if (!prefix) return crn_err_memory(err);
+  if (e->dry_run) return CRN_OK;
   crn_logf(&e->log, 4, "Save model under %s", prefix);
   CRN_TRY(crn_engine_save(e, e->train_net, prefix, err));
   const crn_save_opts o = save_opts(e);

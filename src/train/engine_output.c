@@ -26,7 +26,7 @@ crn_status crn_engine_output_file(crn_engine *e, const char *key, const char *fi
 crn_status crn_engine_prepare_model(crn_engine *e, crn_err *err) {
   const char *path = e->model ? crn_arena_printf(&e->arena, "%s.index", e->model) : NULL;
   if (e->model && !path) return crn_err_memory(err);
-  return path ? crn_engine_prepare_file(e, "model", path, true, err) : CRN_OK;
+  return path && !e->dry_run ? crn_engine_prepare_file(e, "model", path, true, err) : CRN_OK;
 }
 
 crn_status crn_engine_want_layer(crn_engine *e, const char *name, crn_err *err) {

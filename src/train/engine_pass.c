@@ -152,13 +152,14 @@ static void log_step(crn_engine *e, const crn_pass *p, const crn_batch *b, doubl
       n++;
     }
   }
-  for (size_t i = 0; i < b->n_arrays && n < 76; i++) {
+  if (p->exec->objective) items[n++] = (crn_step_item){.name = "loss", .kind = CRN_ITEM_FLOAT, .number = crn_t_get(p->exec->objective, 0)};
+  for (size_t i = 0; e->log_sizes && i < b->n_arrays && n < 76; i++) {
     if (!b->arrays[i].lengths) continue;
     (void)snprintf(names[n], sizeof(names[n]), "max_size:%s", b->arrays[i].name);
     items[n] = (crn_step_item){.name = names[n], .kind = CRN_ITEM_INT, .number = (double)b->arrays[i].shape[1]};
     n++;
   }
-  items[n++] = (crn_step_item){.name = "num_seqs", .kind = CRN_ITEM_INT, .number = (double)b->n_seqs};
+  if (e->log_sizes) items[n++] = (crn_step_item){.name = "num_seqs", .kind = CRN_ITEM_INT, .number = (double)b->n_seqs};
   const crn_step_time t = {.step_secs = step_secs, .elapsed_secs = elapsed, .complete = complete};
   crn_log_step(&e->log, p->label, p->n_steps, items, n, &t);
 }

@@ -34,7 +34,7 @@ static void add_key_problem(const crn_value *v, const char *name, problems *p) {
   crn_str s = {0};
   if (near && v->kind != CRN_V_CALLABLE)
     crn_str_addf(&s, "unknown config key '%s' (did you mean '%s'?)", name, near->name);
-  if (key && key->state == CRN_KEY_NOT_IMPLEMENTED && crn_v_truth(v))
+  if (key && (key->state == CRN_KEY_NOT_IMPLEMENTED || key->state == CRN_KEY_REFUSED) && crn_v_truth(v))
     crn_str_addf(&s, "config key '%s': not implemented: %s", name, key->doc);
   if (key && key->state == CRN_KEY_USED && !crn_config_key_fits(key, v)) {
     crn_str_addf(&s, "config key '%s': expected ", name);

@@ -14,7 +14,7 @@ static crn_status initialize(crn_engine *e, crn_dataset **data, crn_err *err) {
   CRN_TRY(crn_net_build(e->values, (crn_net_mode){.train = true, .eval = true}, e->store, &e->log, &e->train_net, err));
   CRN_TRY(crn_engine_preload(e, e->train_net, true, err));
   CRN_TRY(crn_store_init_values(e->store, crn_engine_init_seed(e, 1), err));
-  crn_logf(&e->log, 4, "Save model under %s", e->model);
+  if (!e->dry_run) crn_logf(&e->log, 4, "Save model under %s", e->model);
   return crn_engine_save(e, e->train_net, e->model, err);
 }
 
@@ -32,6 +32,7 @@ crn_status crn_task_initialize_model(crn_config *config, const crn_log *log, con
 static crn_status clean_up(crn_engine *e, crn_err *err) {
   if (!e->model)
     return crn_fail(err, CRN_E_CONFIG, "%s: task cleanup_old_models needs 'model'", crn_config_file(e->config));
+  if (e->dry_run) return CRN_OK;
   CRN_TRY(crn_engine_open_rates(e, NULL, err));
   if (!crn_lr_file(e->lr))
     return crn_fail(err, CRN_E_CONFIG, "%s: task cleanup_old_models needs 'learning_rate_file', which holds the scores",
