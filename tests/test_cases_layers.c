@@ -128,6 +128,7 @@ static void test_attention(void **state) {
 }
 
 /* These read padding, as the original does. */
+/* cumsum and norm read padding as the original does; with mask_padding they don't. */
 static void test_known_to_read_padding(void **state) {
   (void)state;
   loss_net n;
@@ -140,6 +141,24 @@ static void test_known_to_read_padding(void **state) {
   expect(&n, "output", 12, (const double[]){9, 12, 8, 10, 5, 6, 207, 208, 200, 200, 100, 100});
   const crn_data *d = value(&n, "n");
   static const double want[] = {-1.46385, -.87831, -1.42565, -1.40272};
+  for (int i = 0; i < 4; i++) assert_float_equal(crn_t_get(d->v, i < 2 ? i : i + 4), want[i], 1e-4);
+  net_close(&n);
+}
+
+static void test_mask_padding(void **state) {
+  (void)state;
+  loss_net n;
+  net_open(&n,
+           "{'mask_padding': True, 'extern_data': {'data': {'dim': 2}}, 'network': {"
+           "'output': {'class': 'cumsum', 'axis': 'T', 'reverse': True, 'from': 'data'},"
+           "'n': {'class': 'norm', 'axis': ['T', 'F'], 'scale': False, 'bias': False, 'from': 'data', "
+           "'is_output_layer': True}}}",
+           false, &x_feed, 1);
+  net_run(&n);
+  expect(&n, "output", 12, (const double[]){9, 12, 8, 10, 5, 6, 7, 8, 0, 0, 0, 0});
+  const crn_data *d = value(&n, "n");
+  const double e = .5 / sqrt(.25 + 1e-6); /* 7 and 8 around their mean */
+  const double want[] = {-1.46385, -.87831, -e, e};
   for (int i = 0; i < 4; i++) assert_float_equal(crn_t_get(d->v, i < 2 ? i : i + 4), want[i], 1e-4);
   net_close(&n);
 }
@@ -223,10 +242,15 @@ static void test_long_chain(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_reduce),       cmocka_unit_test(test_dot),
-                                     cmocka_unit_test(test_broadcast),    cmocka_unit_test(test_reshape),
-                                     cmocka_unit_test(test_attention),    cmocka_unit_test(test_known_to_read_padding),
-                                     cmocka_unit_test(test_strided_conv), cmocka_unit_test(test_feature_major_conv),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_reduce),
+                                     cmocka_unit_test(test_dot),
+                                     cmocka_unit_test(test_broadcast),
+                                     cmocka_unit_test(test_reshape),
+                                     cmocka_unit_test(test_attention),
+                                     cmocka_unit_test(test_known_to_read_padding),
+                                     cmocka_unit_test(test_mask_padding),
+                                     cmocka_unit_test(test_strided_conv),
+                                     cmocka_unit_test(test_feature_major_conv),
                                      cmocka_unit_test(test_long_chain)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,7 @@ const crn_config_key crn_config_keys[] = {
     {"get_network", "c", R, "Function of the epoch that returns the network."},
     {"flat_net_construction", "b", I, "Construction never recurses here."},
     {"optimize_move_layers_out", "b", U, "Run loop layers outside of the loop where possible (True)."},
+    {"mask_padding", "b", U, "norm and cumsum leave padding out, unlike the original (False)."},
     {"param_variational_noise", "f", U, "Noise on parameters in training, for all layers (0)."},
     {"param_dropout", "f", U, "Dropout of parameters in training, for all layers (0)."},
     {"param_dropout_min_ndim", "i", U, "Least number of axes for param_dropout."},

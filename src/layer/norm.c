@@ -11,6 +11,7 @@ typedef struct norm_cfg {
   double epsilon, p;
   const crn_value *axes, *axis, *param_shape;
   int scale, bias, keep_dims;
+  bool masked;                  /* mask_padding: padding counts for nothing */
   int at[CRN_MAX_RANK], n_at;   /* axes */
   int par[CRN_MAX_RANK], n_par; /* axes of the parameters */
 } norm_cfg;
@@ -104,6 +105,7 @@ static crn_status norm_infer(crn_build *b, crn_layer *l) {
   l->out_known = known;
   if (!known) return CRN_OK;
   if (l->out.sparse) return crn_layer_fail(b, l, CRN_E_CONFIG, "the source is sparse");
+  c->masked = crn_v_truth(crn_build_config(b, "mask_padding"));
   CRN_TRY(chosen_axes(b, l, c, &l->out));
   crn_takes_whole(l, &l->out, c->at, c->n_at);
   CRN_TRY(crn_layer_axes(b, l, &l->out, c->param_shape, "param_shape", c->par, &c->n_par));
@@ -136,6 +138,25 @@ static crn_tensor *spread(crn_run *r, const norm_cfg *c, int rank, crn_tensor *p
   return crn_t_reshape(r, n > 1 ? crn_transpose(r, p, perm) : p, rank, shape);
 }
 
+/* True on the valid frames of the chosen axes; NULL: all are. */
+static crn_tensor *frames_mask(crn_run *r, const norm_cfg *c, const crn_data *in) {
+  crn_tensor *all = NULL;
+  for (int i = 0; c->masked && i < c->n_at; i++) {
+    crn_tensor *mask = crn_data_mask(r, in, c->at[i]);
+    if (mask) all = all ? crn_binary(r, CRN_B_LOGICAL_AND, all, mask) : mask;
+  }
+  return all;
+}
+
+/* Mean over the axes, of the frames that the mask leaves. */
+static crn_tensor *mean_of(crn_run *r, crn_tensor *v, crn_tensor *mask, unsigned axes) {
+  if (!mask) return crn_reduce(r, CRN_R_MEAN, v, axes, true);
+  crn_tensor *one = crn_t_full(r, v->dtype, v->rank, v->shape, 1);
+  crn_tensor *n = crn_reduce(r, CRN_R_SUM, crn_mask_fill(r, one, mask, 0), axes, true);
+  n = crn_binary(r, CRN_B_MAXIMUM, n, crn_t_scalar(r, v->dtype, 1)); /* a sequence without frames */
+  return crn_binary(r, CRN_B_DIV, crn_reduce(r, CRN_R_SUM, crn_mask_fill(r, v, mask, 0), axes, true), n);
+}
+
 static crn_status norm_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const norm_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
@@ -144,8 +165,9 @@ static crn_status norm_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   unsigned axes = 0;
   for (int i = 0; i < c->n_at; i++) axes |= 1u << c->at[i];
   for (int i = 0; i < in->t.n; i++) out->len[i] = in->len[i];
-  crn_tensor *centred = crn_sub(r, in->v, crn_reduce(r, CRN_R_MEAN, in->v, axes, true));
-  crn_tensor *var = crn_reduce(r, CRN_R_MEAN, crn_unary(r, CRN_U_SQUARE, centred), axes, true);
+  crn_tensor *mask = frames_mask(r, c, in);
+  crn_tensor *centred = crn_sub(r, in->v, mean_of(r, in->v, mask, axes));
+  crn_tensor *var = mean_of(r, crn_unary(r, CRN_U_SQUARE, centred), mask, axes);
   crn_tensor *v = crn_mul(r, centred, crn_unary(r, CRN_U_RSQRT, crn_add_scalar(r, var, c->epsilon)));
   if (c->scale > 0) v = crn_mul(r, v, spread(r, c, in->t.n, crn_param_get(x, l, "scale")));
   if (c->bias > 0) v = crn_add(r, v, spread(r, c, in->t.n, crn_param_get(x, l, "bias")));

@@ -17,7 +17,7 @@ typedef struct window_cfg {
   int reverse, pad, adjust_size_info;
   double pad_value;
   int at;
-  bool step, valid;
+  bool step, valid, masked; /* masked: mask_padding, padding counts as 0 */
   int64_t w, left, right;
   int place; /* of the window axis in the output */
 } window_cfg;
@@ -221,6 +221,7 @@ static crn_status cumsum_infer(crn_build *b, crn_layer *l) {
   if (!crn_v_is_none(c->summand) && !crn_v_to_float(c->summand, &f))
     return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
                           "not implemented: 'additional_left_summand_per_element' that is not a number");
+  c->masked = crn_v_truth(crn_build_config(b, "mask_padding"));
   CRN_TRY(crn_axis_or_step(b, l, &l->out, c->axis, &c->at, &c->step));
   l->ahead = c->reverse > 0 && !c->step && crn_streams_along(l, l->out.dims[c->at]) ? "it sums from the end" : NULL;
   l->causal = !l->ahead;
@@ -266,6 +267,8 @@ static crn_status cumsum_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!crn_v_is_none(c->summand) && crn_v_to_float(c->summand, &summand)) v = crn_add_scalar(r, v, summand);
   if (!c->step) {
     const bool piece = crn_streaming(x) && crn_streams_along(l, in->t.dims[c->at]);
+    crn_tensor *mask = c->masked && c->reverse > 0 ? crn_data_mask(r, in, c->at) : NULL;
+    if (mask) v = crn_mask_fill(r, v, mask, 0);
     v = piece ? cumsum_piece(x, l, v, c->at) : crn_cumsum(r, v, c->at, false, c->reverse > 0);
     out->v = cumsum_start(l) != 0 ? crn_add_scalar(r, v, cumsum_start(l)) : v;
     return out->v ? CRN_OK : r->err->code;
