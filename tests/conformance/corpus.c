@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Networks of published configs: built for training and for search, and what was built is compared: parameters, layers'
- * templates, losses, used data. Nothing is run.
+ * templates, losses, used data; then once more under other names of layers. Nothing is run.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
+#include "rename.h"
 #include "runner.h"
 
 typedef struct network_job {
@@ -69,12 +70,58 @@ static bool is_kept_state(const crn_value *shape) {
   return false;
 }
 
+static int by_size(const void *a, const void *b) {
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Sizes in ascending order, -1 for unknown ones: the original's axes may be in another order. */
+static bool same_sizes(const crn_tmpl *t, const crn_value *shape) {
+  int64_t a[CRN_MAX_RANK], b[CRN_MAX_RANK];
+  if (crn_v_len(shape) != (size_t)t->n) return false;
+  for (int i = 0; i < t->n; i++) {
+    const crn_value *v = crn_v_at(shape, (size_t)i);
+    a[i] = crn_dim_is_dynamic(t->dims[i]) || t->dims[i]->kind == CRN_DIM_BATCH ? -1 : t->dims[i]->size;
+    b[i] = -1;
+    if (!crn_v_is_none(v) && !crn_v_to_int(v, &b[i])) return false;
+  }
+  qsort(a, (size_t)t->n, sizeof *a, by_size);
+  qsort(b, (size_t)t->n, sizeof *b, by_size);
+  return memcmp(a, b, sizeof *a * (size_t)t->n) == 0;
+}
+
+/* A kept state LAYER/keep_state_NAME or LAYER/rec/keep_state_NAME: the layer keeps states, and one of them has the
+ * known sizes, and as many unknown ones. */
+static void compare_kept(report *r, const crn_net *net, const char *path, const crn_value *shape) {
+  const char *const slash = strrchr(path, '/');
+  bool keeps = false, fits = false;
+  for (int i = 0; slash && i < net->n_layers; i++) {
+    const crn_layer *l = net->layers[i];
+    char own[600];
+    const int n = snprintf(own, sizeof own, "%s%s/", l->scope->param_path, l->name);
+    if (!l->keep_states || n < 0 || strncmp(path, own, (size_t)n) != 0) continue;
+    if (path + n != slash + 1 && !(strncmp(path + n, "rec/", 4) == 0 && path + n + 4 == slash + 1)) continue;
+    keeps = true;
+    for (int k = 0; k < l->n_states; k++) fits |= same_sizes(&l->states[k].t, shape);
+  }
+  if (!keeps) rep_fail(r, "parameter '%s': no layer keeps such a state between runs", path);
+  if (keeps && !fits) {
+    crn_str s = {0};
+    crn_v_repr(shape, &s, 80);
+    rep_fail(r, "parameter '%s': no kept state has shape %s", path, crn_str_get(&s));
+    crn_str_free(&s);
+  }
+}
+
 static void compare_params(report *r, const crn_net *net, const crn_value *facts) {
   const crn_value *params = crn_v_get(facts, "params");
   bool same = true;
   for (size_t i = 0; i < crn_v_len(params); i++) {
     const char *name = crn_v_cstr(params->u.dict.keys[i]);
-    if (is_kept_state(params->u.dict.vals[i])) continue;
+    if (is_kept_state(params->u.dict.vals[i])) {
+      compare_kept(r, net, name, params->u.dict.vals[i]);
+      continue;
+    }
     if (name && param_index(net, name) < 0) rep_fail(r, "parameter '%s': is missing", name), same = false;
   }
   for (int i = 0; i < net->n_params; i++) {
@@ -287,11 +334,34 @@ static bool build_and_compare(report *r, const crn_value *root, const char *part
       store ? crn_net_build(crn_v_get(root, "config"), mode, store, NULL, &net, &err) : crn_err_memory(&err);
   if (st == CRN_OK)
     compare(r, net, crn_v_get(root, part));
-  else
+  else if (strstr(crn_err_text(&err), "unknown layer class")) { /* the original has it, or the config's code made it */
+    rep_missing(r, "%s", crn_err_text(&err));
+    crn_err_clear(&err);
+  } else
     rep_status(r, "building", &err);
   crn_net_free(net);
   crn_store_free(store);
   return st == CRN_OK;
+}
+
+/* Under other names the network must be the same. */
+static void run_renamed(report *r, const crn_value *config, crn_net_mode mode) {
+  crn_arena arena = {0};
+  crn_err err = {0};
+  crn_store *stores[2] = {crn_store_new(CRN_F32), crn_store_new(CRN_F32)};
+  crn_net *nets[2] = {NULL, NULL};
+  const crn_value *configs[2] = {rename_layers(&arena, config, 0), rename_layers(&arena, config, 1 + mode.search)};
+  crn_status st = stores[0] && stores[1] && configs[0] && configs[1] ? CRN_OK : crn_err_memory(&err);
+  for (int i = 0; i < 2 && st == CRN_OK; i++) st = crn_net_build(configs[i], mode, stores[i], NULL, &nets[i], &err);
+  if (st == CRN_OK)
+    compare_renamed(r, nets[0], nets[1]);
+  else
+    rep_status(r, "building under other names", &err);
+  for (int i = 0; i < 2; i++) {
+    crn_net_free(nets[i]);
+    crn_store_free(stores[i]);
+  }
+  crn_arena_free(&arena);
 }
 
 /* The facts list the losses that layers of the search network have, but the used data as without computing them. */
@@ -299,8 +369,9 @@ static void run_part(report *r, const crn_value *root, const char *part, bool se
   const crn_net_mode with_losses = {.train = !search, .eval = true, .search = search};
   const crn_net_mode without = {.search = true};
   rep_part(r, part);
-  if (build_and_compare(r, root, part, with_losses, compare_built))
-    (void)build_and_compare(r, root, part, search ? without : with_losses, compare_used_keys);
+  if (!build_and_compare(r, root, part, with_losses, compare_built)) return;
+  (void)build_and_compare(r, root, part, search ? without : with_losses, compare_used_keys);
+  run_renamed(r, crn_v_get(root, "config"), with_losses);
 }
 
 static void run_network(report *r, const void *arg) {

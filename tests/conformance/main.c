@@ -2,7 +2,8 @@
  *
  * conformance [-k PATTERN] [-g GROUP] [-v] DIR      cases: NAME.json and NAME.h5
  * conformance [-k PATTERN] [-v] --errors FILE       configs that must be refused
- * conformance [-k PATTERN] [-v] --corpus DIR        networks that must be built as the original builds them
+ * conformance [-k PATTERN] [-v] --corpus DIR        networks that must be built as the original builds them, and alike
+ *                                                   under other names of layers
  *
  * A line for each ("PASS NAME", "FAIL NAME mode: what", "MISS NAME mode: not implemented: what"), at the end
  * "N passed, N failed, N missing". Exit code 0 when all passed.
