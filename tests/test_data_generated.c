@@ -144,6 +144,11 @@ static void test_epochs(void **state) {
   assert_int_equal(crn_dataset_begin_epoch(ds, 1, NULL, &err), CRN_E_CONFIG);
   crn_err_clear(&err);
   crn_dataset_free(ds);
+  TEST_OK(new_dataset("{'class': 'Task12AXDataset', 'seq_list_filter_file': 'x'}", "", &ds, &err));
+  assert_int_equal(crn_dataset_begin_epoch(ds, 1, NULL, &err), CRN_E_CONFIG);
+  assert_non_null(strstr(crn_err_text(&err), "'seq_list_filter_file' is not possible"));
+  crn_err_clear(&err);
+  crn_dataset_free(ds);
 }
 
 int main(void) {

@@ -157,6 +157,9 @@ static crn_status by_options(crn_dataset *ds, crn_err *err) {
     if (o.kind != CRN_ORDER_DEFAULT || ds->partition_epoch > 1 || ds->repeat_epoch > 1)
       return crn_dataset_fail(ds, err, CRN_E_CONFIG,
                               "without end of the sequences only the order \"default\" is possible");
+    if (ds->seq_list_filter_file || ds->unique_seq_tags)
+      return crn_dataset_fail(ds, err, CRN_E_CONFIG, "option '%s' is not possible without end of the sequences",
+                              ds->seq_list_filter_file ? "seq_list_filter_file" : "unique_seq_tags");
     ds->n_order = n;
     return CRN_OK;
   }
