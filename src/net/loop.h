@@ -26,14 +26,19 @@ typedef struct crn_prev { /* priv of "prev:x" and of its form outside */
 const char *crn_loop_unit_of(const crn_loop *loop, const crn_layer *l); /* name of the loop's own layer that l belongs to */
 crn_place crn_loop_place(const crn_loop *loop, const char *unit);
 crn_status crn_loop_keep(crn_build *b, crn_loop *loop, crn_layer *inner, int *index); /* accumulate its outputs */
+crn_loop *crn_layer_loop(const crn_layer *l); /* of a rec layer with a net dict, else NULL */
+/* A loop inside of a loop: make what is inside, so that the rec layer depends on all that is read outside of it. */
+crn_status crn_loop_link(crn_build *b, crn_layer *rec);
 /* loop_limit.c: max_seq_len */
 crn_status crn_loop_limit_refs(crn_build *b, crn_loop *loop);
 crn_status crn_loop_limit(crn_exec *x, const crn_loop *loop, int64_t *limit);
 /* loop_axis.c: time_dim, len_layer, unknown_len by the page's rules; used_keys decides rule 6's exception. */
 crn_status crn_loop_find_axis(crn_build *b, crn_loop *loop);
 crn_status crn_loop_take_over_axis(crn_build *b, crn_loop *loop);
-/* loop_infer.c */
+/* loop_infer.c: templates of all that the roots need inside, and its order */
 crn_status crn_loop_infer_inside(crn_build *b, crn_loop *loop, crn_layer **roots, int n_roots, crn_layer ***order, int *n);
+/* The same for a built loop, because layers outside of it have other templates now. */
+crn_status crn_loop_settle_again(crn_build *b, const crn_loop *loop);
 /* loop_place.c */
 crn_status crn_loop_place_layers(crn_build *b, crn_loop *loop, crn_layer **order, int n, bool optimize);
 /* loop_wrap.c */

@@ -13,12 +13,19 @@ static void lengths_from(crn_loop *loop, crn_layer *l, int axis) {
   loop->unknown_len = false;
 }
 
+/* A layer of the loop around is inferred there, in its order. */
+static crn_status infer_now(crn_build *b, crn_loop *loop, crn_layer *l) {
+  if (l->body == loop->rec->body && !l->body->loop) return crn_build_infer(b, l);
+  if (l->body == loop->rec->body && !l->out_known) loop->waits = true;
+  return CRN_OK;
+}
+
 static crn_status key_axis(crn_build *b, crn_loop *loop, const char *key, bool *found) {
   crn_layer *t;
   *found = false;
   CRN_TRY(crn_target_layer(b, loop->rec, key, &t));
   CRN_TRY(crn_layer_add_edge(b, loop->rec, t, CRN_EDGE_TARGET, "target"));
-  if (t->body->loop == loop->rec->body->loop) CRN_TRY(crn_build_infer(b, t));
+  CRN_TRY(infer_now(b, loop, t));
   if (!t->out_known || t->out.time_axis < 0) return CRN_OK;
   lengths_from(loop, t, t->out.time_axis);
   *found = true;
@@ -92,7 +99,7 @@ static crn_status declared_axis(crn_build *b, crn_loop *loop) {
     if (l->body != &loop->body || strcmp(l->desc->name, "rec_unstack") != 0 || l->n_src != 1) continue;
     if (!crn_v_truth(crn_v_get(l->dict, "declare_rec_time"))) continue;
     crn_layer *source = l->src[0];
-    if (source->body->loop == loop->rec->body->loop) CRN_TRY(crn_build_infer(b, source));
+    if (source->body != &loop->body) CRN_TRY(infer_now(b, loop, source));
     if (!source->out_known) continue;
     int axis = source->out.time_axis;
     const crn_value *given = crn_v_get(l->dict, "axis");

@@ -159,6 +159,11 @@ crn_status crn_loop_outside_get(crn_build *b, crn_layer *rec, const char *sub, c
 
 /* ---- inference of the rec layer ------------------------------------------------------------------------------------- */
 
+crn_loop *crn_layer_loop(const crn_layer *l) {
+  const bool loop = l->inner && l->inner->kind == CRN_SCOPE_LOOP && l->desc != &crn_wrap_slice;
+  return loop ? l->inner->loop : NULL;
+}
+
 static crn_status make_source(crn_build *b, crn_loop *loop) {
   crn_layer *rec = loop->rec;
   if (rec->n_src == 0) return CRN_OK;
@@ -176,11 +181,10 @@ static crn_status make_source(crn_build *b, crn_loop *loop) {
   loop->source->common.dropout_noise_shape = rec->common.dropout_noise_shape;
   loop->source->common.dropout_axis = rec->common.dropout_axis;
   for (int i = 1; i < rec->n_src; i++) CRN_TRY(crn_layer_add_edge(b, loop->source, rec->src[i], CRN_EDGE_DATA, "from"));
-  CRN_TRY(crn_build_infer(b, loop->source));
   return crn_layer_add_edge(b, rec, loop->source, CRN_EDGE_DATA, "from");
 }
 
-typedef struct root_list {
+typedef struct crn_loop_roots {
   crn_layer *items[512];
   int n;
 } root_list;
@@ -392,21 +396,63 @@ static crn_status infer_idle_layers(crn_build *b, crn_loop *loop) {
   return CRN_OK;
 }
 
+/* The layers inside that are wanted, with all that they refer to. */
+static crn_status make_inside(crn_build *b, crn_loop *loop) {
+  if (loop->roots) return CRN_OK;
+  if (!(loop->roots = CRN_ARENA_NEW(&b->net->arena, root_list))) return crn_err_memory(b->err);
+  CRN_TRY(find_roots(b, loop, loop->roots));
+  return crn_build_refs(b);
+}
+
+/* What layers inside read outside, the rec layer reads. */
+static crn_status read_outside(crn_build *b, const crn_loop *loop) {
+  for (int i = 0; i < b->net->n_layers; i++) {
+    const crn_layer *l = b->net->layers[i];
+    for (int k = 0; l->body == &loop->body && k < l->n_edges; k++)
+      if (l->edges[k].kind != CRN_EDGE_PARAM && l->edges[k].to->body != &loop->body && l->edges[k].to != loop->rec)
+        CRN_TRY(crn_layer_add_edge(b, loop->rec, l->edges[k].to, CRN_EDGE_DATA, "unit"));
+  }
+  return CRN_OK;
+}
+
+crn_status crn_loop_link(crn_build *b, crn_layer *rec) {
+  crn_loop *loop = crn_layer_loop(rec);
+  if (loop->roots) return CRN_OK;
+  if (!loop->source) CRN_TRY(make_source(b, loop));
+  CRN_TRY(make_inside(b, loop));
+  for (int i = 0; i < b->net->n_layers; i++) { /* grows */
+    crn_layer *l = b->net->layers[i];
+    if (l->body == &loop->body && crn_layer_loop(l)) CRN_TRY(crn_loop_link(b, l));
+  }
+  return read_outside(b, loop);
+}
+
+/* Losses inside sub networks of the loop. */
+static void add_losses(const crn_build *b, crn_loop *loop) {
+  root_list *roots = loop->roots;
+  for (int i = 0; i < b->n_roots && roots->n < 511; i++) {
+    crn_layer *l = b->roots[i];
+    bool there = l->body != &loop->body || l->scope->loop != loop;
+    for (int k = 0; k < roots->n && !there; k++) there = roots->items[k] == l;
+    if (!there) roots->items[roots->n++] = l;
+  }
+}
+
 static crn_status build_loop(crn_build *b, crn_loop *loop) {
-  root_list *roots = CRN_ARENA_NEW(&b->net->arena, root_list);
   crn_layer **order = NULL;
   int n = 0;
-  if (!roots) return crn_err_memory(b->err);
-  CRN_TRY(make_source(b, loop));
-  const int first_root = b->n_roots;
-  CRN_TRY(crn_loop_find_axis(b, loop));
-  CRN_TRY(find_roots(b, loop, roots));
-  CRN_TRY(crn_build_refs(b));
+  if (!loop->source) CRN_TRY(make_source(b, loop));
+  if (loop->source && !loop->rec->body->loop) CRN_TRY(crn_build_infer(b, loop->source));
+  loop->waits = loop->source && !loop->source->out_known;
+  if (!loop->waits) CRN_TRY(crn_loop_find_axis(b, loop));
+  if (loop->waits) return CRN_OK;
+  CRN_TRY(make_inside(b, loop));
+  root_list *roots = loop->roots;
   CRN_TRY(crn_loop_take_over_axis(b, loop));
+  if (loop->waits) return CRN_OK;
   CRN_TRY(check_length(b, loop, roots));
   CRN_TRY(crn_build_refs(b));
-  for (int i = first_root; i < b->n_roots && roots->n < 511; i++) /* losses inside sub networks of the loop */
-    if (b->roots[i]->body == &loop->body && b->roots[i]->scope->loop == loop) roots->items[roots->n++] = b->roots[i];
+  add_losses(b, loop);
   crn_status st = crn_loop_infer_inside(b, loop, roots->items, roots->n, &order, &n);
   if (st == CRN_OK) st = infer_idle_layers(b, loop);
   if (st == CRN_OK) st = crn_loop_place_layers(b, loop, order, n, optimize_wanted(b, loop));
@@ -455,6 +501,12 @@ crn_status crn_loop_infer(crn_build *b, crn_layer *rec) {
       }
     loop->max_seq_len_via = c->max_seq_len_via;
     CRN_TRY(build_loop(b, loop));
+    if (!loop->placed) {
+      rec->out_known = false;
+      return CRN_OK;
+    }
+  } else if (rec->body->loop) { /* layers of the loop around may be known better now */
+    CRN_TRY(crn_loop_settle_again(b, loop));
   }
   return result_template(b, loop);
 }

@@ -59,11 +59,12 @@ static crn_status walk(crn_build *b, dfs *d, crn_loop *loop, crn_layer *root) {
     crn_layer *l = d->stack[d->n - 1];
     crn_layer *dep = NULL;
     if (b->n_pending) CRN_TRY(crn_build_refs(b));
+    if (d->next[d->n - 1] == 0 && crn_layer_loop(l)) CRN_TRY(crn_build_recover(b, l, crn_loop_link(b, l)));
     while (d->next[d->n - 1] < l->n_edges && !dep) {
       const crn_edge *e = &l->edges[d->next[d->n - 1]++];
       if (e->kind == CRN_EDGE_PARAM || e->kind == CRN_EDGE_PREV) continue;
       if (e->to->body != &loop->body) {
-        if (e->to->visit != 2 && e->to->body == loop->body.outer)
+        if (e->to->visit != 2 && e->to->body == loop->body.outer && !e->to->body->loop)
           CRN_TRY(crn_build_recover(b, e->to, crn_build_infer(b, e->to)));
         continue;
       }
@@ -174,7 +175,15 @@ static crn_status undefined(crn_build *b, crn_layer **order, int n) {
   return st;
 }
 
-static crn_status settle(crn_build *b, crn_layer **order, int n) {
+/* Whether all that the layer reads in its loop is in order: a loop inside of it, once built, reads more. */
+static bool reads_ordered(const crn_layer *l) {
+  for (int k = 0; k < l->n_edges; k++)
+    if (l->edges[k].kind != CRN_EDGE_PARAM && l->edges[k].to->body == l->body && l->edges[k].to->visit != 2) return false;
+  return true;
+}
+
+/* *whole is false where there are more layers now, which must be put in order first. */
+static crn_status settle(crn_build *b, crn_layer **order, int n, bool *whole) {
   for (int round = 0; round < n + 8; round++) {
     bool changed = false, all = true, any_lost = false;
     for (int i = 0; i < n; i++) {
@@ -189,6 +198,7 @@ static crn_status settle(crn_build *b, crn_layer **order, int n) {
       CRN_TRY(crn_build_recover(b, l, infer_in_cycle(b, l)));
       changed |= l->failed;
       if (b->n_pending) CRN_TRY(crn_build_refs(b));
+      if (!(*whole = reads_ordered(l))) return CRN_OK;
       changed |= was != l->out_known || (l->out_known && !same_template(&before, &l->out));
       all &= l->out_known;
     }
@@ -199,19 +209,37 @@ static crn_status settle(crn_build *b, crn_layer **order, int n) {
   return crn_layer_fail(b, order[0], CRN_E_CONFIG, "templates in the loop don't settle");
 }
 
+/* All that the roots need in the loop, what is read before first. */
+static crn_status put_in_order(crn_build *b, dfs *d, crn_loop *loop, crn_layer **roots, int n_roots) {
+  d->n = d->n_order = 0;
+  for (int i = 0; i < b->net->n_layers; i++)
+    if (b->net->layers[i]->body == &loop->body) b->net->layers[i]->visit = 0;
+  for (int i = 0; i < n_roots; i++) CRN_TRY(walk(b, d, loop, roots[i]));
+  for (int i = 0; i < d->n_order; i++) /* grows while it is walked */
+    for (int k = 0; k < d->order[i]->n_edges; k++)
+      if (d->order[i]->edges[k].kind == CRN_EDGE_PREV && d->order[i]->edges[k].to->body == &loop->body)
+        CRN_TRY(walk(b, d, loop, d->order[i]->edges[k].to));
+  return CRN_OK;
+}
+
 crn_status crn_loop_infer_inside(crn_build *b, crn_loop *loop, crn_layer **roots, int n_roots, crn_layer ***order,
                                  int *n) {
   dfs d = {0};
   crn_status st = CRN_OK;
-  for (int i = 0; i < n_roots && st == CRN_OK; i++) st = walk(b, &d, loop, roots[i]);
-  for (int i = 0; i < d.n_order && st == CRN_OK; i++) /* grows while it is walked */
-    for (int k = 0; k < d.order[i]->n_edges && st == CRN_OK; k++)
-      if (d.order[i]->edges[k].kind == CRN_EDGE_PREV && d.order[i]->edges[k].to->body == &loop->body)
-        st = walk(b, &d, loop, d.order[i]->edges[k].to);
-  if (st == CRN_OK && d.n_order) st = settle(b, d.order, d.n_order);
+  bool whole = false;
+  while (st == CRN_OK && !whole) {
+    whole = true;
+    st = put_in_order(b, &d, loop, roots, n_roots);
+    if (st == CRN_OK && d.n_order) st = settle(b, d.order, d.n_order, &whole);
+  }
   crn_free(d.stack);
   crn_free(d.next);
   *order = d.order;
   *n = d.n_order;
   return st;
+}
+
+crn_status crn_loop_settle_again(crn_build *b, const crn_loop *loop) {
+  bool whole;
+  return loop->body.n ? settle(b, loop->body.order, loop->body.n, &whole) : CRN_OK;
 }

@@ -11,7 +11,7 @@
 typedef struct unit {
   const char *name;
   bool in_set, searching_choice, self_prev;
-  bool stays; /* its state is read in each step, or it reads one */
+  bool stays; /* its state is read in each step, it reads one, or it meets the loop's axis */
   unsigned char *now, *prev; /* dependencies: n flags each */
   int tie;                   /* smallest index of the units collocated with it */
 } unit;
@@ -22,7 +22,7 @@ typedef struct units {
 } units;
 
 const char *crn_loop_unit_of(const crn_loop *loop, const crn_layer *l) {
-  const char *name = l->name;
+  const char *name = l->desc == &crn_wrap_runner ? ((const crn_loop *)l->priv)->rec->name : l->name;
   const crn_scope *s = l->scope;
   while (s && s != loop->inside && s != loop->moved) {
     if (!s->owner) return NULL;
@@ -53,7 +53,7 @@ static int find_unit(const units *us, const char *name) {
 
 static bool is_plain_wrapper(const crn_layer *l) {
   return l->desc == &crn_wrap_prev || l->desc == &crn_wrap_slice || l->desc == &crn_wrap_concat ||
-         l->desc == &crn_wrap_sub_output;
+         l->desc == &crn_wrap_sub_output || l->desc == &crn_wrap_runner;
 }
 
 /* Dependencies of unit i through layer l of it; wrappers are looked through. */
@@ -97,6 +97,18 @@ static void keep_readers_of_state(units *us, const crn_loop *loop, int u, const 
   }
 }
 
+/* Whether values in the loop have its axis, like the whole source read as "base:data": outside, with the frames of all
+ * steps on an axis of the same dim, none could tell the two. */
+static bool meets_loop_axis(const crn_loop *loop, const crn_layer *l) {
+  if (!strcmp(l->desc->name, "rec_unstack")) return false;
+  if (l->out_known && crn_tmpl_find(&l->out, loop->time_dim) >= 0) return true;
+  for (int i = 0; i < l->n_edges; i++) {
+    const crn_layer *to = l->edges[i].to;
+    if (l->edges[i].kind == CRN_EDGE_DATA && to->out_known && crn_tmpl_find(&to->out, loop->time_dim) >= 0) return true;
+  }
+  return false;
+}
+
 static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, int n, units *us) {
   us->u = crn_calloc((size_t)n + 1, sizeof(*us->u));
   if (!us->u) return crn_err_memory(b->err);
@@ -119,6 +131,7 @@ static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, in
     if (u >= 0) add_deps(us, loop, u, l, 0);
     if (u >= 0 && l->out.beam.choice == l) us->u[u].searching_choice = true;
     if (u >= 0) keep_readers_of_state(us, loop, u, l);
+    if (u >= 0 && meets_loop_axis(loop, l)) us->u[u].stays = true;
   }
   for (int i = 0; i < us->n; i++) { /* collocated layers move together */
     const crn_value *with = crn_v_get(crn_v_get(loop->inside->dict, us->u[i].name), "collocate_with");

@@ -14,7 +14,8 @@ static crn_data **data_array(crn_exec *x, int n) { return CRN_ARENA_ARRAY(&x->ru
 crn_status crn_loop_prepare(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, const crn_layer *runner) {
   crn_run *r = &x->run;
   memset(lr, 0, sizeof(*lr));
-  lr->B = crn_batch_size(x, runner);
+  const crn_beam *around = crn_exec_slot(x, runner)->out ? crn_exec_slot(x, runner)->out->beam : NULL;
+  lr->B = crn_batch_size(x, runner) / (around ? around->K : 1);
   lr->carried = data_array(x, loop->n_carried);
   lr->sliced = data_array(x, loop->n_sliced);
   lr->kept = CRN_ARENA_ARRAY(&r->arena, crn_data **, loop->n_kept + 1);
@@ -428,21 +429,28 @@ static crn_status stacked_lengths(crn_exec *x, const crn_loop *loop, const crn_l
   return CRN_OK;
 }
 
+/* Hypotheses in whose order the steps of a kept layer are brought: the loop's own last ones, or, where only the loop
+ * around searches, those that it had. NULL: none. */
+static const crn_beam *final_beam(const crn_loop_run *lr, int kept) {
+  const crn_beam *latest = NULL;
+  for (int64_t s = 0; s < lr->step; s++) {
+    const crn_beam *b = lr->kept[kept][s]->beam;
+    if (b && (!latest || crn_beam_is_ancestor(latest, b))) latest = b;
+  }
+  return latest && lr->last_beam ? lr->last_beam : latest;
+}
+
 crn_data *crn_loop_stacked(crn_exec *x, const crn_loop *loop, int kept) {
   crn_run *r = &x->run;
   crn_loop_run *lr = crn_exec_loop(x, loop);
   const crn_layer *l = loop->kept[kept];
   const int64_t T = lr->n_steps, B = lr->B;
-  const crn_beam *final = lr->last_beam, *at = final;
+  const crn_beam *final = final_beam(lr, kept), *at = final;
   const int64_t K = final ? final->K : 1;
   crn_tmpl t = l->out;
   crn_data *out = crn_data_new(r, &t, NULL);
   if (!out) return NULL;
-  bool beams = false;
-  for (int64_t s = 0; s < lr->step; s++) beams |= lr->kept[kept][s]->beam != NULL;
-  if (!beams) at = final = NULL;
-  const crn_data *len = beams ? lr->lens : lr->lens;
-  out->len[0] = len;
+  if (!(out->len[0] = crn_beam_move(x, lr->lens, final))) return NULL;
   out->beam = final;
   if (T == 0) {
     int64_t shape[CRN_MAX_RANK + 1];

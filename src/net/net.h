@@ -118,6 +118,8 @@ struct crn_loop {
   struct crn_max_len *max_len; /* limit of an unknown length (loop_limit.c), or NULL */
   crn_layer *max_seq_len_via;
   crn_layer *result;      /* what the rec layer passes on */
+  struct crn_loop_roots *roots; /* layers inside that are wanted, once references are made (loop_build.c) */
+  bool waits;             /* in construction: for a layer of the loop around */
   bool placed;            /* inside, places and runner are made */
 };
 
