@@ -220,33 +220,126 @@ static void values_make_way(void **state) {
   crn_arena_free(&a);
 }
 
-/* Activations that are written over their input give what they give otherwise. */
+/* Most bytes that a forward run of these layers held; values of 'output' to out. recording: as if gradients were
+ * wanted, so that nothing is overwritten or given back. */
+static size_t run_output(const char *layers, bool recording, float *out, int n) {
+  model m;
+  crn_arena a = {0};
+  uint32_t s = 5;
+  open_model(&m, crn_arena_printf(&a, EXTERN "%s}}", layers), false, false);
+  m.net->records = recording;
+  const crn_layer *output = crn_net_find(m.net, "output");
+  crn_exec_keep(m.x, output);
+  step(&m, &s, 0, B, T, LABEL_T);
+  const crn_data *d = crn_exec_value(m.x, output);
+  assert_non_null(d);
+  assert_int_equal(crn_t_size(d->v), n);
+  memcpy(out, crn_t_data(d->v), (size_t)n * sizeof(float));
+  const size_t most = crn_mem_get_stats(m.x->mem).peak_bytes;
+  close_model(&m);
+  crn_arena_free(&a);
+  return most;
+}
+
+/* Activations that are written over their input give what they give otherwise, whoever reads them. */
 static void overwritten_inputs(void **state) {
   (void)state;
-  static const char *const activations[] = {"tanh",     "relu",        "relu6",   "elu",   "selu",   "leaky_relu",
-                                            "swish",    "gelu",        "gelu2",   "gelu3", "abs",    "sign",
-                                            "softplus", "softsign",    "square",  "neg",   "sin",    "round",
-                                            "erf",      "log_sigmoid", "sigmoid", "exp",   "softmax"};
-  for (size_t i = 0; i < sizeof activations / sizeof activations[0]; i++) {
-    float out[2][B * T * DIM];
-    for (int eval = 0; eval < 2; eval++) { /* 1: losses might read the input, so it stays */
-      model m;
-      crn_arena a = {0};
-      uint32_t s = 5;
-      open_model(&m,
-                 crn_arena_printf(&a,
-                                  EXTERN "'h': {'class': 'linear', 'activation': '%s', 'n_out': %d, 'from': 'data'},"
-                                         "'output': {'class': 'copy', 'from': 'h'}}}",
-                                  activations[i], DIM),
-                 false, false);
-      m.net->root->eval = eval;
-      crn_exec_keep(m.x, crn_net_find(m.net, "output"));
-      step(&m, &s, 0, B, T, LABEL_T);
-      for (int k = 0; k < B * T * DIM; k++)
-        out[eval][k] = (float)crn_t_get(crn_exec_value(m.x, crn_net_find(m.net, "output"))->v, k);
-      close_model(&m);
-      crn_arena_free(&a);
+  static const char *const activations[] = {"tanh",     "relu",        "relu6",   "elu",   "selu",    "leaky_relu",
+                                            "swish",    "gelu",        "gelu2",   "gelu3", "abs",     "sign",
+                                            "softplus", "softsign",    "square",  "neg",   "sin",     "round",
+                                            "erf",      "log_sigmoid", "sigmoid", "exp",   "softmax", "log_softmax"};
+  static const char *const readers[] = {
+      "'output': {'class': 'linear', 'activation': '%s', 'n_out': 5, 'from': 'data'}",
+      "'h': {'class': 'linear', 'activation': '%s', 'n_out': 5, 'from': 'data'},"
+      "'output': {'class': 'copy', 'from': 'h'}",
+      "'h': {'class': 'linear', 'activation': '%s', 'n_out': 5, 'from': 'data'},"
+      "'output': {'class': 'linear', 'activation': 'sigmoid', 'n_out': 5, 'from': 'h'}",
+      "'h': {'class': 'linear', 'activation': '%s', 'n_out': 5, 'from': 'data'},"
+      "'output': {'class': 'activation', 'activation': 'safe_log', 'from': 'h'}",
+  };
+  crn_arena a = {0};
+  for (size_t i = 0; i < sizeof activations / sizeof activations[0]; i++)
+    for (size_t k = 0; k < sizeof readers / sizeof readers[0]; k++) {
+      float out[2][B * T * DIM];
+      const char *middle = strchr(readers[k], '%');
+      const char *layers =
+          crn_arena_printf(&a, "%.*s%s%s", (int)(middle - readers[k]), readers[k], activations[i], middle + 2);
+      for (int recording = 0; recording < 2; recording++)
+        (void)run_output(layers, recording, out[recording], B * T * DIM);
+      assert_memory_equal(out[0], out[1], sizeof out[0]);
     }
+  crn_arena_free(&a);
+}
+
+/* A softmax that nobody asks for its input has no copy of it. */
+static void softmax_over_its_input(void **state) {
+  (void)state;
+  enum { WIDTH = 300 };
+  static float out[2][B * T * WIDTH];
+  const char *layers = "'output': {'class': 'softmax', 'n_out': 300, 'from': 'data'}";
+  const size_t live = (size_t)B * T * (WIDTH + DIM) * sizeof(float);
+  assert_true(run_output(layers, false, out[0], B * T * WIDTH) < live + live / 10);
+  assert_true(run_output(layers, true, out[1], B * T * WIDTH) > live + B * T * WIDTH * sizeof(float));
+  assert_memory_equal(out[0], out[1], sizeof out[0]);
+}
+
+/* Layers that read several others side by side: no more than what they read and give. */
+static void joined_sources(void **state) {
+  (void)state;
+  enum { N = 96 };
+  static const char *const units[] = {"nativelstm2", "nativelstm", "nativelstmlowmem", "standardlstm", "basiclstm"};
+  static float out[2][B * T * 3 * N];
+  crn_arena a = {0};
+  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+    const char *u = units[i];
+    const char *layers =
+        crn_arena_printf(&a,
+                         "'f0': {'class': 'rec', 'unit': '%s', 'n_out': 96, 'from': 'data'},"
+                         "'b0': {'class': 'rec', 'unit': '%s', 'n_out': 96, 'from': 'data', 'direction': -1},"
+                         "'f1': {'class': 'rec', 'unit': '%s', 'n_out': 96, 'from': ['f0', 'b0']},"
+                         "'b1': {'class': 'rec', 'unit': '%s', 'n_out': 96, 'from': ['f0', 'b0'], 'direction': -1},"
+                         "'output': {'class': 'linear', 'activation': 'softmax', 'n_out': 288, 'from': ['f1', 'b1']}",
+                         u, u, u, u);
+    const size_t layer = (size_t)B * T * N * sizeof(float), most = run_output(layers, false, out[0], B * T * 3 * N);
+    assert_true(most >= 5 * layer);
+    assert_true(most < 7 * layer); /* f0 to b1 with two layers' worth of gates; or f1 and b1 joined, and the output */
+    (void)run_output(layers, true, out[1], B * T * 3 * N);
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+  }
+  crn_arena_free(&a);
+}
+
+/* Sources stay where they are read again, asked for, or in another role. */
+static void joined_sources_stay(void **state) {
+  (void)state;
+  static const char *const nets[] = {
+      "'a': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': 'data'},"
+      "'b': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': 'data'},"
+      "'c': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': ['a', 'b']},"
+      "'output': {'class': 'combine', 'kind': 'add', 'from': ['a', 'c']}",
+      "'a': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': 'data'},"
+      "'same': {'class': 'copy', 'from': 'a'},"
+      "'c': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': ['a', 'a', 'data']},"
+      "'output': {'class': 'combine', 'kind': 'add', 'from': ['same', 'c']}",
+      "'a': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': 'data'},"
+      "'b': {'class': 'reduce', 'mode': 'mean', 'axis': 'T', 'from': 'a'},"
+      "'output': {'class': 'rec', 'unit': 'nativelstm2', 'n_out': 5, 'from': ['a', 'b', 'data'], "
+      "'initial_state': {'c': 'b', 'h': 'b'}}",
+      "'a': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': 'data'},"
+      "'b': {'class': 'reduce', 'mode': 'mean', 'axis': 'T', 'from': 'a'},"
+      "'output': {'class': 'rec', 'unit': 'nativelstm2', 'n_out': 5, 'from': ['a', 'b', 'data']}",
+      "'a': {'class': 'rec', 'unit': 'nativelstm2', 'n_out': 5, 'from': 'data'},"
+      "'b': {'class': 'rec', 'unit': 'nativelstm2', 'n_out': 3, 'from': 'data', 'direction': -1},"
+      "'output': {'class': 'rec', 'unit': 'nativelstm2', 'n_out': 5, 'from': ['a', 'b', 'data', 'b', 'a']}",
+      "'a': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': 'data'},"
+      "'output': {'class': 'rec', 'unit': 'gru', 'n_out': 5, 'from': ['a', 'data']}",
+      "'a': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': 'data'},"
+      "'output': {'class': 'linear', 'activation': 'softmax', 'n_out': 5, 'from': ['a', 'data'], 'batch_norm': True}",
+  };
+  float out[2][B * T * DIM];
+  for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
+    for (int recording = 0; recording < 2; recording++)
+      (void)run_output(nets[i], recording, out[recording], B * T * DIM);
     assert_memory_equal(out[0], out[1], sizeof out[0]);
   }
 }
@@ -257,6 +350,9 @@ int main(void) {
       cmocka_unit_test(search_allocates_nothing),
       cmocka_unit_test(values_make_way),
       cmocka_unit_test(overwritten_inputs),
+      cmocka_unit_test(softmax_over_its_input),
+      cmocka_unit_test(joined_sources),
+      cmocka_unit_test(joined_sources_stay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,8 @@ crn_status crn_act_of(crn_build *b, crn_layer *l, const crn_value *v, const char
   if (!s)
     return v->kind == CRN_V_CALLABLE
                ? crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: option '%s' as a function", option)
-               : crn_layer_fail(b, l, CRN_E_CONFIG, "option '%s': expected the name of an activation, got %s", option, crn_v_kind_name(v));
+               : crn_layer_fail(b, l, CRN_E_CONFIG, "option '%s': expected the name of an activation, got %s", option,
+                                crn_v_kind_name(v));
   crn_act *a = CRN_ARENA_NEW(crn_build_arena(b), crn_act);
   if (!a) return crn_err_memory(crn_build_err(b));
   CRN_TRY(fail_option(b, l, option, crn_activation_compile(crn_build_arena(b), s, &a->fn, crn_build_err(b))));
@@ -58,8 +59,10 @@ crn_status crn_act_apply_opts(crn_exec *x, const crn_act *a, const crn_value *op
   if (!a || !d->v) return d->v ? CRN_OK : r->err->code;
   const crn_made made = {.act = d->pre_act, .from = d->pre};
   crn_tensor *before = d->v;
-  if (a->softmax) d->v = over_feature(r, a, d->v, d->t.feature_axis);
-  else d->v = crn_activation_apply(r, a->fn, d->v, d->pre && d->pre_act ? &made : NULL, opts);
+  if (a->softmax)
+    d->v = over_feature(r, a, d->v, d->t.feature_axis);
+  else
+    d->v = crn_activation_apply(r, a->fn, d->v, d->pre && d->pre_act ? &made : NULL, opts);
   d->pre = a->name ? before : NULL;
   d->pre_act = a->name;
   return d->v ? CRN_OK : r->err->code;
@@ -70,7 +73,7 @@ static bool input_is_read(crn_exec *x, const crn_layer *l, const crn_act *a) {
   static const char *const read[] = {"softmax", "log_softmax", "sigmoid", "log_sigmoid", "exp", "log"};
   if (crn_exec_run(x)->recording || crn_layer_has_losses(l) || !a->name) return true;
   for (size_t i = 0; i < sizeof read / sizeof read[0]; i++)
-    if (!strcmp(a->name, read[i])) return true;
+    if (!strcmp(a->name, read[i])) return crn_pre_is_read(x, l);
   return false;
 }
 
@@ -84,12 +87,18 @@ crn_status crn_act_apply(crn_exec *x, crn_layer *l, const crn_act *a, crn_data *
   return CRN_OK;
 }
 
-crn_status crn_act_apply_over(crn_exec *x, crn_layer *l, const crn_act *a, crn_data *d) {
+/* act(v) written over v where that is possible. */
+static crn_tensor *run_over(crn_run *r, const crn_act *a, crn_tensor *v, int axis) {
   crn_unary_kind kind;
-  if (!a || !d->v || !a->name || input_is_read(x, l, a) || !crn_unary_from_name(a->name, &kind))
-    return crn_act_apply(x, l, a, d);
+  if (a->softmax && (axis < 0 || axis == v->rank - 1)) return crn_softmax_over(r, v, a->name[0] == 'l');
+  if (!a->softmax && crn_unary_from_name(a->name, &kind)) return crn_unary_over(r, kind, v);
+  return a->softmax ? over_feature(r, a, v, axis) : crn_activation_run(r, a->fn, v);
+}
+
+crn_status crn_act_apply_over(crn_exec *x, crn_layer *l, const crn_act *a, crn_data *d) {
+  if (!a || !d->v || input_is_read(x, l, a)) return crn_act_apply(x, l, a, d);
   d->pre = NULL;
   d->pre_act = NULL;
-  d->v = crn_unary_over(crn_exec_run(x), kind, d->v);
+  d->v = run_over(crn_exec_run(x), a, d->v, d->t.feature_axis);
   return d->v ? CRN_OK : crn_exec_run(x)->err->code;
 }

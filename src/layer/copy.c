@@ -93,7 +93,11 @@ static crn_status activation_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   *out = *in;
   out->t = t;
   out->output_loss = NULL;
-  return crn_act_apply_opts(x, c->act, c->opts, out);
+  CRN_TRY(crn_act_apply_opts(x, c->act, c->opts, out));
+  if (crn_pre_is_read(x, l)) return CRN_OK;
+  out->pre = NULL; /* its memory can go */
+  out->pre_act = NULL;
+  return CRN_OK;
 }
 
 bool crn_layer_is_plain_tanh(const crn_layer *l) {

@@ -39,6 +39,7 @@ enum crn_layer_flags {
   CRN_L_TARGET_BY_HAND = 1u << 10, /* a target alone doesn't make its key used when searching (rec) */
   CRN_L_TARGET_SETTLES = 1u << 11, /* in a cycle its target tells the output before its sources are known */
   CRN_L_STATE_IS_OUTPUT = 1u << 9, /* output before the first step = initial state "h", or the only one */
+  CRN_L_VALUES_ONLY = 1u << 14,   /* never asks how its inputs were made (pre-activations) */
   CRN_L_COPIES_PRE = 1u << 7,     /* with one source and no dropout, keeps pre-activation and output loss of it */
 };
 
@@ -235,6 +236,13 @@ const crn_data *crn_to_beam_of(crn_exec *x, crn_layer *l, const crn_data *d);
 const crn_data *crn_constant_value(crn_exec *x, crn_layer *l, crn_layer *ref, const int *perm);
 /* CONCAT classes: the one input, concatenated, with dropout. */
 const crn_data *crn_input(crn_exec *x, crn_layer *l);
+/* The same for a class that asks for no source's value after it: joined ones go back, where nobody else reads them. */
+const crn_data *crn_input_once(crn_exec *x, crn_layer *l);
+/* The sources to be read side by side instead of joined: at most so many, of one shape but for the feature, which is
+ * last. Number of parts; 0: crn_input is needed (or failed, recorded). */
+int crn_input_parts(crn_exec *x, crn_layer *l, int most, const crn_data **parts);
+/* Losses, choices or logarithms may look at how the layer's output was made (crn_data.pre). */
+bool crn_pre_is_read(const crn_exec *x, const crn_layer *l);
 /* Parameter by declared name, with noise and dropout while training; NULL if the layer has none of that name (optional
  * ones) – an error is recorded only by crn_param_get. */
 crn_tensor *crn_param_find(crn_exec *x, crn_layer *l, const char *name);

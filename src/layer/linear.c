@@ -92,7 +92,7 @@ static crn_status linear_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   linear_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
   if (c->energy) return crn_energy_forward(x, l, c->energy, out);
-  const crn_data *in = crn_input(x, l);
+  const crn_data *in = crn_input_once(x, l);
   crn_tensor *w = crn_param_get(x, l, "W");
   crn_tensor *bias = c->with_bias ? crn_param_get(x, l, "b") : NULL;
   if (!in || !w || (c->with_bias && !bias)) return r->err->code;
@@ -115,7 +115,7 @@ static const char *const linear_aliases[] = {"hidden", "forward", NULL};
 
 const crn_layer_desc crn_family_linear[] = {
     {.name = "linear", .aliases = linear_aliases, .doc = "Computes act(x·W + b) over the feature axis.", .opts = linear_opts,
-     .cfg_size = sizeof(linear_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS, .infer = linear_infer, .params = linear_params, .forward = linear_forward},
+     .cfg_size = sizeof(linear_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS | CRN_L_VALUES_ONLY, .infer = linear_infer, .params = linear_params, .forward = linear_forward},
     {.name = "softmax", .doc = "Computes softmax(x·W + b) over the feature axis.", .opts = linear_opts,
-     .cfg_size = sizeof(linear_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS, .infer = linear_infer, .params = linear_params, .forward = linear_forward},
+     .cfg_size = sizeof(linear_cfg), .flags = CRN_L_CONCAT | CRN_L_STREAMS | CRN_L_VALUES_ONLY, .infer = linear_infer, .params = linear_params, .forward = linear_forward},
     {.name = NULL}};

@@ -18,6 +18,7 @@ enum crn_unit_flags {
   CRN_UNIT_NO_INITIAL = 1u << 2,     /* initial_state is an error */
   CRN_UNIT_NO_STEP = 1u << 3,        /* can't be a single step in a loop */
   CRN_UNIT_DENSE = 1u << 4,          /* no sparse inputs though native */
+  CRN_UNIT_PARTS = 1u << 5,          /* whole reads the sources side by side (c->parts) */
 };
 
 enum { CRN_UNIT_STATES = 2 };
@@ -71,14 +72,16 @@ struct crn_unit { /* of a layer: cfg->unit_data */
   bool single;      /* one step, no axis */
 };
 
-enum { CRN_UNIT_PARAMS = 12 };
+enum { CRN_UNIT_PARAMS = 12, CRN_UNIT_MAX_PARTS = 4 };
 
 struct crn_unit_run {
   crn_exec *x;
   crn_run *r;
   crn_layer *l;
   const crn_unit *u;
-  crn_tensor *in;   /* [T, N, F], or labels [T, N] */
+  crn_tensor *in;                        /* [T, N, F], or labels [T, N]; with several parts the first */
+  crn_tensor *parts[CRN_UNIT_MAX_PARTS]; /* the input, side by side */
+  int n_parts;
   crn_tensor *lens; /* int32 [N], NULL: all frames count */
   int64_t T, N, n;
   crn_tensor *p[CRN_UNIT_PARAMS]; /* as the unit likes */

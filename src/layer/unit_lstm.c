@@ -187,7 +187,7 @@ static void standard_begin(crn_unit_run *c) {
 static void whole(crn_unit_run *c) {
   const lstm_opts *o = c->u->opts;
   crn_tensor *h, *cell;
-  c->y = crn_lstm_layer(c->r, 1, &c->in, c->p[K_X], c->p[BIAS], c->p[K_H], c->lens, c->s[HIDDEN], c->s[CELL], "ijfo",
+  c->y = crn_lstm_layer(c->r, c->n_parts, c->parts, c->p[K_X], c->p[BIAS], c->p[K_H], c->lens, c->s[HIDDEN], c->s[CELL], "ijfo",
                         o->forget_bias, c->u->reverse, &h, &cell);
   c->s[CELL] = cell;
   c->s[HIDDEN] = h;
@@ -263,6 +263,7 @@ const crn_unit_desc crn_units_lstm[] = {{.name = "standardlstm",
                                          .cell_aliases = standard_cell_aliases,
                                          .opts = standard_opts,
                                          .opts_size = sizeof(lstm_opts),
+                                         .flags = CRN_UNIT_PARTS,
                                          .states = {"c", "h"},
                                          .check = standard_check,
                                          .params = standard_params,
@@ -273,6 +274,7 @@ const crn_unit_desc crn_units_lstm[] = {{.name = "standardlstm",
                                         {.name = "basiclstm",
                                          .opts = basic_opts,
                                          .opts_size = sizeof(lstm_opts),
+                                         .flags = CRN_UNIT_PARTS,
                                          .states = {"c", "h"},
                                          .check = basic_check,
                                          .params = basic_params,
@@ -283,6 +285,7 @@ const crn_unit_desc crn_units_lstm[] = {{.name = "standardlstm",
                                         {.name = "zoneoutlstm",
                                          .opts = zoneout_opts,
                                          .opts_size = sizeof(lstm_opts),
+                                         .flags = CRN_UNIT_PARTS,
                                          .states = {"c", "h"},
                                          .check = zoneout_check,
                                          .params = standard_params,

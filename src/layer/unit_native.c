@@ -103,7 +103,7 @@ static void separate_whole(crn_unit_run *c) {
   if (c->z[0])
     c->y = crn_lstm(r, c->z[0], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse, &h, &cell);
   else
-    c->y = crn_lstm_layer(r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse,
+    c->y = crn_lstm_layer(r, c->n_parts, c->parts, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse,
                           &h, &cell);
   c->s[0] = cell;
   if (both)
@@ -165,7 +165,7 @@ static void joint_whole(crn_unit_run *c) {
     return;
   }
   crn_tensor *h, *cell;
-  c->y = crn_lstm_layer(c->r, 1, &c->in, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, hidden_before(c), c->s[0], "jifo", 0,
+  c->y = crn_lstm_layer(c->r, c->n_parts, c->parts, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, hidden_before(c), c->s[0], "jifo", 0,
                         c->u->reverse, &h, &cell);
   c->s[0] = cell;
   hidden_after(c, h);
@@ -178,7 +178,7 @@ const crn_unit_desc crn_units_native[] = {
      .aliases = native2_aliases,
      .opts = native2_opts,
      .opts_size = sizeof(native_opts),
-     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF,
+     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF | CRN_UNIT_PARTS,
      .states = {"c", "h"},
      .check = native_check,
      .params = separate_params,
@@ -188,7 +188,7 @@ const crn_unit_desc crn_units_native[] = {
     {.name = "nativelstm",
      .opts = native_opts_table,
      .opts_size = sizeof(native_opts),
-     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF | CRN_UNIT_NO_INITIAL | CRN_UNIT_NO_STEP,
+     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF | CRN_UNIT_PARTS | CRN_UNIT_NO_INITIAL | CRN_UNIT_NO_STEP,
      .states = {"c"},
      .check = native_check,
      .params = separate_params,
@@ -197,7 +197,7 @@ const crn_unit_desc crn_units_native[] = {
     {.name = "vanillalstm",
      .opts = no_opts,
      .opts_size = sizeof(native_opts),
-     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF,
+     .flags = CRN_UNIT_NATIVE | CRN_UNIT_PROJECTION_OFF | CRN_UNIT_PARTS,
      .states = {"c", "h"},
      .params = separate_params,
      .begin = separate_begin,
@@ -206,7 +206,7 @@ const crn_unit_desc crn_units_native[] = {
     {.name = "nativelstmlowmem",
      .opts = native_opts_table,
      .opts_size = sizeof(native_opts),
-     .flags = CRN_UNIT_NATIVE | CRN_UNIT_DENSE,
+     .flags = CRN_UNIT_NATIVE | CRN_UNIT_DENSE | CRN_UNIT_PARTS,
      .states = {"c"},
      .check = native_check,
      .params = joint_params,

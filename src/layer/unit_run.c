@@ -190,19 +190,36 @@ static crn_status run_unit(crn_unit_run *c) {
   return c->y ? CRN_OK : c->r->err->code;
 }
 
+static bool reads_parts(const crn_unit_run *c) {
+  const crn_unit_desc *d = c->u->desc;
+  return d->flags & CRN_UNIT_PARTS && c->u->projection && !c->u->sparse && !c->u->single && !c->u->steps &&
+         !c->r->recording && (!d->fused || d->fused(c));
+}
+
+/* Sources, or the one input that they make up. Number of them; 0: failed. */
+static int find_input(crn_unit_run *c, const crn_data **parts) {
+  const int n = reads_parts(c) ? crn_input_parts(c->x, c->l, CRN_UNIT_MAX_PARTS, parts) : 0;
+  if (n > 0) return n;
+  parts[0] = crn_input_once(c->x, c->l);
+  return parts[0] ? 1 : 0;
+}
+
 crn_status crn_unit_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   crn_run *r = crn_exec_run(x);
-  const crn_data *in = crn_input(x, l);
+  const crn_data *parts[CRN_UNIT_MAX_PARTS];
   arrangement a;
-  if (!in) return r->err->code;
   crn_unit_run c = {.x = x, .r = r, .l = l, .u = crn_unit_of(l)};
+  c.n_parts = find_input(&c, parts);
+  if (!c.n_parts) return r->err->code;
+  const crn_data *in = parts[0];
   const crn_data *steps = c.u->steps ? crn_value_of(x, l, c.u->steps) : NULL;
   if (c.u->steps && !steps) return r->err->code;
   arrange(l, in, steps, &a);
   c.n = c.u->n;
   c.T = steps ? steps->v->shape[0] : a.axis >= 0 ? in->v->shape[a.axis] : 1;
   c.N = crn_t_count(a.n_rest, a.rest_shape);
-  c.in = flat_input(&c, in, &a);
+  for (int i = 0; i < c.n_parts; i++) c.parts[i] = flat_input(&c, parts[i], &a);
+  c.in = c.parts[0];
   c.lens = flat_lens(&c, &a);
   if (crn_run_failed(r)) return r->err->code;
   CRN_TRY(read_states(&c, out, &a));

@@ -35,21 +35,6 @@ crn_status crn_exec_fail(crn_exec *x, const crn_layer *l, const char *fmt, ...) 
 
 /* ---- session -------------------------------------------------------------------------------------------------------- */
 
-/* Position of the last layer of the root body that reads each value. Readers inside of loops count as the loop's runner,
- * which has edges to all that they read. Values that losses or others look at directly are read by their own layer. */
-static void find_last_readers(crn_exec *x) {
-  const crn_body *b = &x->net->body;
-  for (int i = 0; i < x->net->n_layers; i++) x->last_reader[i] = -1;
-  for (int i = 0; i < b->n; i++)
-    for (int k = 0; k < b->order[i]->n_edges; k++) {
-      const int to = b->order[i]->edges[k].to->index;
-      if (x->last_reader[to] < i) x->last_reader[to] = i;
-    }
-  for (int i = 0; i < b->n; i++) { /* states are read through their owner: these stay */
-    if (b->order[i]->n_states) x->keep[b->order[i]->index] = true;
-  }
-}
-
 crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **out, crn_err *err) {
   static const crn_session_opts defaults = {0};
   if (!opts) opts = &defaults;
@@ -66,9 +51,10 @@ crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **o
   x->loss_parts = crn_calloc((size_t)net->n_losses + 1, sizeof(*x->loss_parts));
   x->keep = crn_calloc((size_t)net->n_layers + 1, sizeof(*x->keep));
   x->last_reader = crn_calloc((size_t)net->n_layers + 1, sizeof(*x->last_reader));
+  x->pre_is_read = crn_calloc((size_t)net->n_layers + 1, sizeof(*x->pre_is_read));
   const crn_kernels *k = crn_kernels_select(opts->isa);
   crn_status st = CRN_OK;
-  if (!x->mem || !x->slots || !x->loops || !x->feed || !x->losses || !x->loss_values || !x->loss_parts || !x->keep || !x->last_reader) st = crn_err_memory(err);
+  if (!x->mem || !x->slots || !x->loops || !x->feed || !x->losses || !x->loss_values || !x->loss_parts || !x->keep || !x->last_reader || !x->pre_is_read) st = crn_err_memory(err);
   else if (!k) st = crn_fail(err, CRN_E_STATE, "kernels '%s' are not available on this machine", opts->isa);
   if (st == CRN_OK) st = crn_threads_new(opts->n_threads, &x->threads, err);
   if (st == CRN_OK) st = crn_run_init(&x->run, x->mem, k, x->threads, net->log, &x->err);
@@ -83,7 +69,7 @@ crn_status crn_exec_new(crn_net *net, const crn_session_opts *opts, crn_exec **o
   x->run.seed = opts->seed;
   x->keep_all = opts->keep_all;
   x->keep_loss_parts = opts->keep_loss_parts;
-  find_last_readers(x);
+  crn_exec_find_readers(x);
   *out = x;
   return CRN_OK;
 }
@@ -107,6 +93,7 @@ void crn_exec_free(crn_exec *x) {
   crn_free(x->assigns);
   crn_free(x->keep);
   crn_free(x->last_reader);
+  crn_free(x->pre_is_read);
   crn_stream_free(x->stream);
   crn_exec_free_kept(x);
   crn_str_free(&x->failure);
@@ -241,16 +228,6 @@ void crn_data_release(crn_exec *x, crn_data *d) {
 }
 
 bool crn_exec_drops(const crn_exec *x) { return !x->keep_all && !x->run.recording; }
-
-void crn_exec_drop(crn_exec *x, crn_layer *l) {
-  crn_slot *s = crn_exec_slot(x, l);
-  if (!s->out || !s->held) return;
-  s->held = false;
-  crn_data_release(x, s->held_out);
-  for (crn_permuted *p = s->permuted; p; p = p->next) crn_data_release(x, p->data);
-  s->permuted = NULL;
-  for (int i = 0; i < l->n_subs; i++) crn_data_release(x, s->subs[i]);
-}
 
 static crn_status copy_output_loss(crn_exec *x, crn_layer *l, crn_data *d) {
   const int64_t i = l->common.copy_output_loss;
@@ -485,9 +462,12 @@ static const crn_data *concat_sources(crn_exec *x, crn_layer *l) {
   return out->v ? out : NULL;
 }
 
-const crn_data *crn_input(crn_exec *x, crn_layer *l) {
+static bool drops_out(const crn_exec *x, const crn_layer *l) {
+  return l->common.dropout > 0 && (x->run.train || l->common.dropout_on_forward > 0);
+}
+
+static const crn_data *prepared_input(crn_exec *x, crn_layer *l, const crn_data *in) {
   crn_run *r = &x->run;
-  const crn_data *in = concat_sources(x, l);
   if (!in) return NULL;
   if (l->common.in_dim && !in->t.sparse) {
     crn_data *c = crn_data_copy(r, in);
@@ -502,7 +482,7 @@ const crn_data *crn_input(crn_exec *x, crn_layer *l) {
     in = c;
   }
   const double p = l->common.dropout;
-  if (p <= 0 || (!r->train && l->common.dropout_on_forward <= 0)) return in;
+  if (!drops_out(x, l)) return in;
   int64_t shape[CRN_MAX_RANK];
   if (dropout_shape(x, l, in, shape) != CRN_OK) return NULL;
   crn_data *out = crn_data_copy(r, in);
@@ -511,6 +491,29 @@ const crn_data *crn_input(crn_exec *x, crn_layer *l) {
   out->pre = NULL;
   out->pre_act = NULL;
   return out->v ? out : NULL;
+}
+
+const crn_data *crn_input(crn_exec *x, crn_layer *l) { return prepared_input(x, l, concat_sources(x, l)); }
+
+const crn_data *crn_input_once(crn_exec *x, crn_layer *l) {
+  const crn_data *in = concat_sources(x, l);
+  if (in && l->n_src > 1) crn_exec_sources_done(x, l);
+  return prepared_input(x, l, in);
+}
+
+int crn_input_parts(crn_exec *x, crn_layer *l, int most, const crn_data **parts) {
+  if (l->n_src < 2 || l->n_src > most || l->common.in_dim || drops_out(x, l)) return 0;
+  for (int i = 0; i < l->n_src; i++) {
+    const crn_data *d = crn_source(x, l, i), *first = i ? parts[0] : d;
+    if (!d || d->t.sparse || d->t.n != first->t.n || d->t.feature_axis != d->t.n - 1 ||
+        d->t.feature_axis != first->t.feature_axis || d->v->dtype != first->v->dtype)
+      return 0;
+    for (int k = 0; k < d->t.feature_axis; k++)
+      if (d->t.dims[k] != first->t.dims[k] || d->v->shape[k] != first->v->shape[k] || !d->len[k] != !first->len[k])
+        return 0;
+    parts[i] = d;
+  }
+  return l->n_src;
 }
 
 static bool is_trainable(const crn_net *net, const crn_param *p) {

@@ -86,6 +86,7 @@ struct crn_exec {
   bool keep_all;         /* don't drop values after their last reader */
   bool *keep;            /* by layer index: values that stay (outputs that are asked for) */
   int *last_reader;      /* by layer index: position in the root body after which the value is not read, -1 = none */
+  bool *pre_is_read;     /* by layer index: somebody may look at how its output was made by an activation (readers.c) */
   unsigned watch;        /* which outputs to print or check (watch.c) */
   crn_threads *threads;
   struct crn_stream *stream; /* states from piece to piece, or NULL (stream.c) */
@@ -137,6 +138,9 @@ void crn_data_hold(crn_data *d);
 void crn_data_release(crn_exec *x, crn_data *d);
 /* The results of a layer that ran are not needed any more. */
 void crn_exec_drop(crn_exec *x, crn_layer *l);
+void crn_exec_find_readers(crn_exec *x);
+/* l has what it wants of its sources' values: those that nobody reads after it go back now. */
+void crn_exec_sources_done(crn_exec *x, crn_layer *l);
 bool crn_exec_drops(const crn_exec *x); /* values are dropped at all */
 crn_status crn_exec_body(crn_exec *x, const crn_body *body);
 crn_slot *crn_exec_slot(const crn_exec *x, const crn_layer *l);

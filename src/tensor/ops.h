@@ -120,6 +120,8 @@ void crn_weight_free(crn_storage *st);
 /* ---- normalising (ops_softmax.c, ops_norm.c), over the last axis ---- */
 crn_tensor *crn_softmax(crn_run *r, crn_tensor *x);
 crn_tensor *crn_log_softmax(crn_run *r, crn_tensor *x);
+/* The same written over x, which nobody reads afterwards, unless the run records or x is not the run's own. */
+crn_tensor *crn_softmax_over(crn_run *r, crn_tensor *x, bool log);
 /* (x-mean)/sqrt(var+eps)*scale+bias over the last axis; scale, bias [F] or NULL. */
 crn_tensor *crn_layer_norm(crn_run *r, crn_tensor *x, crn_tensor *scale, crn_tensor *bias, double eps);
 

@@ -18,10 +18,11 @@ typedef struct softmax_task {
 #include "tensor/real_f64.inc.h"
 #include "tensor/ops_softmax.inc.h"
 
-static crn_status softmax_infer(crn_run *r, crn_node *n) {
+static crn_status softmax_infer(crn_run *r, crn_node *n) { /* i[0]: the result is written over x */
   crn_tensor *x = n->in[0];
   CRN_TRY(crn_check_real(r, n, 0));
   if (x->rank < 1) return crn_op_fail(r, n, "needs an axis to normalise over, got a scalar");
+  if (n->a.i[0]) return crn_node_view(r, n, 0, x, 0, x->rank, x->shape);
   return crn_node_output(r, n, 0, x->dtype, x->rank, x->shape);
 }
 
@@ -65,3 +66,8 @@ static const crn_opdef log_softmax_op = {
 crn_tensor *crn_softmax(crn_run *r, crn_tensor *x) { return crn_op_call(r, &softmax_op, 1, 1, &x, NULL, NULL); }
 
 crn_tensor *crn_log_softmax(crn_run *r, crn_tensor *x) { return crn_op_call(r, &log_softmax_op, 1, 1, &x, NULL, NULL); }
+
+crn_tensor *crn_softmax_over(crn_run *r, crn_tensor *x, bool log) {
+  const bool over = x && !r->recording && !x->st->is_param && !x->st->borrowed;
+  return crn_op_call(r, log ? &log_softmax_op : &softmax_op, 1, 1, &x, &(crn_attrs){.i = {over}}, NULL);
+}
