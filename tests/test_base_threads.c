@@ -67,6 +67,22 @@ static void many_short_runs(void **state) {
   crn_threads_free(t);
 }
 
+/* A worker that was late for a small job must not take a task of the larger one that is being published. */
+static void jobs_that_grow(void **state) {
+  (void)state;
+  static job j;
+  enum { ROUNDS = 1000000, SMALL = 2, LARGE = 5 };
+  crn_threads *t = NULL;
+  assert_int_equal(crn_threads_new(2, &t, NULL), CRN_OK);
+  memset(&j, 0, sizeof j);
+  for (int k = 0; k < ROUNDS; k++) {
+    crn_threads_run(t, SMALL, count_task, &j);
+    crn_threads_run(t, LARGE, count_task, &j);
+  }
+  for (int i = 0; i < LARGE; i++) assert_int_equal(j.plain[i], (int64_t)ROUNDS * (i < SMALL ? 2 : 1) * (i + 1));
+  crn_threads_free(t);
+}
+
 static void nested_task(void *arg, int64_t i) {
   job *j = arg;
   for (int k = 0; k < 3; k++) atomic_fetch_add(&j->runs[i], 1);
@@ -124,11 +140,9 @@ static void environment_sets_the_count(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_task_runs_once),
-      cmocka_unit_test(many_short_runs),
-      cmocka_unit_test(nested_calls_run_in_the_caller),
-      cmocka_unit_test(no_pool_is_one_thread),
-      cmocka_unit_test(environment_sets_the_count),
+      cmocka_unit_test(each_task_runs_once),   cmocka_unit_test(many_short_runs),
+      cmocka_unit_test(jobs_that_grow),        cmocka_unit_test(nested_calls_run_in_the_caller),
+      cmocka_unit_test(no_pool_is_one_thread), cmocka_unit_test(environment_sets_the_count),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

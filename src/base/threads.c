@@ -4,8 +4,10 @@
  *
  * A job is published by one 64-bit word, the ticket: generation in the upper half, next task in the lower half. A
  * thread takes a task by compare-and-swap on the ticket, so a thread that was late for an earlier job can't take part
- * in a newer one by mistake: its generation no longer matches. While a swap of generation g can succeed, job g has an
- * unfinished task, hence its caller hasn't returned and the job's fields are still those of g.
+ * in a newer one by mistake: its generation no longer matches. Before the fields of a new job are written, the old
+ * ticket's task becomes CLOSED: a thread that still holds (g, number of tasks) and reads the new, greater number can't
+ * swap any more. So while a swap of generation g can succeed, job g has an unfinished task, hence its caller hasn't
+ * returned and the job's fields are still those of g.
  * Waiting threads spin a little and then sleep; the one that changes a state after which another may proceed looks
  * whether that one sleeps (both sides sequentially consistent, so one of them sees the other).
  */
@@ -21,6 +23,8 @@
 #include <stdlib.h>
 
 enum { MAX_THREADS = 1024, SPIN_ROUNDS = 4000 };
+
+#define CLOSED UINT32_MAX /* more than any number of tasks */
 
 typedef void (*task_fn)(void *arg, int64_t i);
 
@@ -61,7 +65,8 @@ static void work(crn_threads *t, uint32_t gen) {
     task_fn fn = atomic_load_explicit(&t->fn, memory_order_relaxed);
     void *arg = atomic_load_explicit(&t->arg, memory_order_relaxed);
     int64_t first = atomic_load_explicit(&t->first, memory_order_relaxed);
-    uint32_t n_tasks = atomic_load_explicit(&t->n_tasks, memory_order_relaxed);
+    /* whoever reads a newer job's number sees CLOSED, too */
+    uint32_t n_tasks = atomic_load_explicit(&t->n_tasks, memory_order_acquire);
     uint32_t task = (uint32_t)ticket;
     if (task >= n_tasks) return;
     if (!atomic_compare_exchange_weak(&t->ticket, &ticket, ticket + 1)) continue;
@@ -114,11 +119,12 @@ static void await_done(crn_threads *t, uint32_t n_tasks) {
 }
 
 static void run_job(crn_threads *t, int64_t first, uint32_t n_tasks, task_fn fn, void *arg) {
-  uint32_t gen = generation_of(atomic_load_explicit(&t->ticket, memory_order_relaxed)) + 1;
+  const uint32_t last = generation_of(atomic_load_explicit(&t->ticket, memory_order_relaxed)), gen = last + 1;
+  atomic_store(&t->ticket, (uint64_t)last << 32 | CLOSED);
   atomic_store_explicit(&t->fn, fn, memory_order_relaxed);
   atomic_store_explicit(&t->arg, arg, memory_order_relaxed);
   atomic_store_explicit(&t->first, first, memory_order_relaxed);
-  atomic_store_explicit(&t->n_tasks, n_tasks, memory_order_relaxed);
+  atomic_store_explicit(&t->n_tasks, n_tasks, memory_order_release);
   atomic_store_explicit(&t->n_done, 0, memory_order_relaxed);
   atomic_store(&t->ticket, (uint64_t)gen << 32);
   if (atomic_load(&t->n_sleeping) > 0) {
