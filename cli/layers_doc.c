@@ -6,6 +6,7 @@
 #include "commands.h"
 
 #include "layer/all.h"
+#include "layer/rec.h"
 #include "loss/loss.h"
 #include "net/build.h"
 
@@ -115,8 +116,30 @@ static bool losses(crn_arena *a, FILE *out) {
   return true;
 }
 
+static void code_list(FILE *out, const char *const *names) {
+  for (const char *const *p = names; p && *p; p++) fprintf(out, "%s`%s`", p == names ? "" : " ", *p);
+}
+
+static void units(FILE *out) {
+  crn_unit_info u;
+  fprintf(out, "\n## Recurrent units\nValues of `unit` of the classes `rec` and `rnn_cell`, in any case. Options are "
+               "given in `unit_opts`.\n\n"
+               "| unit | also | also, in `rnn_cell` | classes | options |\n|---|---|---|---|---|\n");
+  for (size_t i = 0; crn_unit_info_at(i, &u); i++) {
+    fprintf(out, "| `%s` | ", u.name);
+    code_list(out, u.aliases);
+    fprintf(out, " | ");
+    code_list(out, u.cell_aliases);
+    fprintf(out, " | %s | ", u.in_cell ? "both" : "`rec`");
+    for (const crn_opt *o = u.opts; o && o->name; o++) fprintf(out, "%s`%s`", o == u.opts ? "" : " ", o->name);
+    fprintf(out, " |\n");
+  }
+}
+
 bool cli_layers_doc(crn_arena *a, FILE *out) {
   fprintf(out, "# Layers and losses\n\nPrinted by `creturnn layers --doc`; `make docs` writes it, a test compares. "
                "Don't edit. Classes that stream run in pieces of a sequence ([streaming.md](streaming.md)).\n\n");
-  return layers(a, out) && losses(a, out);
+  if (!layers(a, out)) return false;
+  units(out);
+  return losses(a, out);
 }

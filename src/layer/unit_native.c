@@ -28,7 +28,7 @@ static const crn_opt native2_opts[] = {FORGET_BIAS,
                                         .type = CRN_OPT_VALUE,
                                         .offset = OFF(rec_weight_dropout_shape),
                                         .dflt = "None",
-                                        .doc = "shape of the mask, None = the matrix'"},
+                                        .doc = "shape of the mask, None: the matrix's"},
                                        CRN_OPT_END};
 static const crn_opt native_opts_table[] = {FORGET_BIAS, CRN_OPT_END};
 static const crn_opt no_opts[] = {CRN_OPT_END};

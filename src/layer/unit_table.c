@@ -74,12 +74,42 @@ static crn_status unknown(crn_build *b, const crn_layer *l, const char *given, c
   return st;
 }
 
-crn_status crn_unit_find(crn_build *b, const crn_layer *l, const char *given, const crn_unit_desc **out) {
-  char name[128];
+enum { MAX_NAME = 128 };
+
+/* As the tables have it; false: longer than any. */
+static bool table_name(const char *given, char name[MAX_NAME]) {
   size_t n = strlen(given);
-  if (n >= sizeof(name)) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'unit': unknown unit '%.100s…'", given);
+  if (n >= MAX_NAME) return false;
   for (size_t i = 0; i <= n; i++) name[i] = (char)tolower((unsigned char)given[i]);
   if (n > 4 && !strcmp(name + n - 4, "cell")) name[n - 4] = 0;
+  return true;
+}
+
+static void tell(const crn_unit_desc *d, crn_unit_info *out) {
+  *out = (crn_unit_info){d->name, d->aliases, d->cell_aliases, d->opts, !(d->flags & CRN_UNIT_NATIVE)};
+}
+
+bool crn_unit_info_at(size_t i, crn_unit_info *out) {
+  const crn_unit_desc *d;
+  for (size_t k = 0; (d = crn_unit_at(k)); k++)
+    if (!d->unusable && i-- == 0) return tell(d, out), true;
+  return false;
+}
+
+bool crn_unit_named(const char *given, crn_unit_info *out) {
+  char name[MAX_NAME];
+  if (!table_name(given, name)) return false;
+  const crn_unit_desc *d = find(name, false); /* a cell has further names for the same units */
+  if (!d) d = find(name, true);
+  if (!d || d->unusable) return false;
+  if (out) tell(d, out);
+  return true;
+}
+
+crn_status crn_unit_find(crn_build *b, const crn_layer *l, const char *given, const crn_unit_desc **out) {
+  char name[MAX_NAME];
+  if (!table_name(given, name))
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'unit': unknown unit '%.100s…'", given);
   const bool cell = crn_layer_is_cell(l);
   const crn_unit_desc *d = find(name, cell);
   if (!d) return unknown(b, l, given, name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Losses in a network, construction: made from the layers' options, checked against outputs and targets, listed (SPEC 5).
+ * Losses in a network, construction: made from the layers' options, checked against outputs and targets, listed (SPEC
+ * 5).
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,13 +17,32 @@ typedef struct loss_common {
 } loss_common;
 
 #define OFF(f) offsetof(loss_common, f)
-static const crn_opt common_loss_opts[] = {
-    {.name = "scale", .type = CRN_OPT_FLOAT, .offset = OFF(scale), .dflt = "1.0", .doc = "factor in the objective; 0: reported, not trained"},
-    {.name = "use_normalized_loss", .type = CRN_OPT_BOOL, .offset = OFF(use_normalized_loss), .dflt = "False", .doc = "mean instead of sum in the objective"},
-    {.name = "use_flatten_frames", .type = CRN_OPT_BOOL, .offset = OFF(use_flatten_frames), .dflt = "True", .doc = "work on the valid frames only"},
-    {.name = "custom_norm_factor", .type = CRN_OPT_VALUE, .offset = OFF(custom_norm_factor), .dflt = "None", .doc = "norm factor instead of 1/frames"},
-    {.name = "custom_inv_norm_factor", .type = CRN_OPT_VALUE, .offset = OFF(custom_inv_norm_factor), .dflt = "None", .doc = "layer whose sum is the inverse norm factor"},
-    CRN_OPT_END};
+static const crn_opt common_loss_opts[] = {{.name = "scale",
+                                            .type = CRN_OPT_FLOAT,
+                                            .offset = OFF(scale),
+                                            .dflt = "1.0",
+                                            .doc = "factor in the objective; 0: reported, not trained"},
+                                           {.name = "use_normalized_loss",
+                                            .type = CRN_OPT_BOOL,
+                                            .offset = OFF(use_normalized_loss),
+                                            .dflt = "False",
+                                            .doc = "mean instead of sum in the objective"},
+                                           {.name = "use_flatten_frames",
+                                            .type = CRN_OPT_BOOL,
+                                            .offset = OFF(use_flatten_frames),
+                                            .dflt = "True",
+                                            .doc = "work on the valid frames only"},
+                                           {.name = "custom_norm_factor",
+                                            .type = CRN_OPT_VALUE,
+                                            .offset = OFF(custom_norm_factor),
+                                            .dflt = "None",
+                                            .doc = "norm factor instead of 1/frames"},
+                                           {.name = "custom_inv_norm_factor",
+                                            .type = CRN_OPT_VALUE,
+                                            .offset = OFF(custom_inv_norm_factor),
+                                            .dflt = "None",
+                                            .doc = "layer whose sum is the inverse norm factor"},
+                                           CRN_OPT_END};
 
 /* NULL with a recorded failure, or without one when the loss isn't computed in this network anyway. */
 static const crn_loss_desc *loss_class(crn_build *b, crn_layer *l, const char *name, bool wanted) {
@@ -36,8 +56,12 @@ static const crn_loss_desc *loss_class(crn_build *b, crn_layer *l, const char *n
   size_t n = 0;
   for (; n < 64 && crn_loss_class_at(n); n++) names[n] = crn_loss_class_at(n)->name;
   const char *near = crn_nearest(name, names, n);
-  (void)crn_layer_fail(b, l, CRN_E_CONFIG, "option 'loss': unknown loss '%s'%s%s%s", name, near ? "; did you mean '" : "",
-                       near ? near : "", near ? "'?" : "");
+  crn_str all = {0};
+  for (size_t i = 0; i < n; i++)
+    if (crn_loss_class_at(i)->compute) crn_str_addf(&all, "%s%s", all.len ? ", " : "", names[i]);
+  (void)crn_layer_fail(b, l, CRN_E_CONFIG, "option 'loss': unknown loss '%s'%s%s%s; there are: %s", name,
+                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", crn_str_get(&all));
+  crn_str_free(&all);
   return NULL;
 }
 
@@ -78,9 +102,11 @@ static crn_status loss_options(crn_build *b, crn_layer *l, const crn_value *opts
     return crn_layer_fail(b, l, CRN_E_CONFIG,
                           "loss_opts: give 'custom_norm_factor' or 'custom_inv_norm_factor', not both");
   if (!crn_v_is_none(c.custom_norm_factor) && c.custom_norm_factor->kind == CRN_V_CALLABLE)
-    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED, "not implemented: loss option 'custom_norm_factor' as a function");
+    return crn_layer_fail(b, l, CRN_E_NOT_IMPLEMENTED,
+                          "not implemented: loss option 'custom_norm_factor' as a function");
   if (crn_v_is_str(c.custom_norm_factor))
-    CRN_TRY(crn_layer_ref(b, l, crn_v_cstr(c.custom_norm_factor), CRN_EDGE_DATA, "custom_norm_factor", &loss->norm_layer));
+    CRN_TRY(
+        crn_layer_ref(b, l, crn_v_cstr(c.custom_norm_factor), CRN_EDGE_DATA, "custom_norm_factor", &loss->norm_layer));
   if (crn_v_is_str(c.custom_inv_norm_factor))
     CRN_TRY(crn_layer_ref(b, l, crn_v_cstr(c.custom_inv_norm_factor), CRN_EDGE_DATA, "custom_inv_norm_factor",
                           &loss->inv_norm_layer));
@@ -163,8 +189,9 @@ crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
   const char *name = NULL;
   crn_value *opts = loss_dict(b, l, &name);
   if (!opts) return crn_err_memory(b->err);
-  if (!name) return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'loss': expected the name of a loss, got %s",
-                                   crn_v_kind_name(l->common.loss));
+  if (!name)
+    return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'loss': expected the name of a loss, got %s",
+                          crn_v_kind_name(l->common.loss));
   const bool wanted = wants_losses(b, l);
   const crn_loss_desc *desc = loss_class(b, l, name, wanted);
   if (!desc) return b->err->code;
@@ -175,7 +202,8 @@ crn_status crn_layer_make_losses(crn_build *b, crn_layer *l) {
   loss->name = l->path;
   CRN_TRY(loss_options(b, l, opts, loss, wanted));
   const char *target = crn_target_name(b, l, 0);
-  if (target && (desc->flags & CRN_LOSS_NEEDS_TARGET || !crn_v_is_none(l->common.target)) && l->scope->eval && !(l->scope->loop && b->net->search)) {
+  if (target && (desc->flags & CRN_LOSS_NEEDS_TARGET || !crn_v_is_none(l->common.target)) && l->scope->eval &&
+      !(l->scope->loop && b->net->search)) {
     for (int i = 0; (target = crn_target_name(b, l, i)); i++) {
       crn_layer *t;
       CRN_TRY(crn_target_layer(b, l, target, &t));

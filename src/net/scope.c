@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "layer/all.h"
+#include "layer/rec.h"
 #include "net/build.h"
 #include "net/wrappers.h"
 
@@ -45,7 +46,8 @@ crn_scope *crn_scope_new(crn_build *b, crn_scope_kind kind, crn_scope *parent, c
   return s->path ? s : NULL;
 }
 
-/* ---- making layers -------------------------------------------------------------------------------------------------- */
+/* ---- making layers --------------------------------------------------------------------------------------------------
+ */
 
 static crn_status layer_register(crn_build *b, crn_scope *scope, crn_layer *l) {
   crn_net *net = b->net;
@@ -101,6 +103,11 @@ crn_status crn_layer_class_of(crn_build *b, const crn_layer *l, const crn_value 
     if (!d) break;
     if (!(d->flags & CRN_L_INTERNAL)) names[n++] = d->name;
   }
+  if (crn_unit_named(crn_v_cstr(cls), NULL))
+    return crn_layer_fail(
+        b, l, CRN_E_CONFIG,
+        "unknown layer class '%s'; it is a unit of class 'rec': {\"class\": \"rec\", \"unit\": \"%s\"}",
+        crn_v_cstr(cls), crn_v_cstr(cls));
   const char *near = crn_nearest(crn_v_cstr(cls), names, n);
   return crn_layer_fail(b, l, CRN_E_CONFIG, "unknown layer class '%s'%s%s%s", crn_v_cstr(cls),
                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -160,7 +167,8 @@ crn_status crn_layer_add_edge(crn_build *b, crn_layer *l, crn_layer *to, crn_edg
   return CRN_OK;
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------------------------------
+ */
 
 static crn_status no_such_layer(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker,
                                 const char *option) {
@@ -199,8 +207,7 @@ static crn_status extern_get(crn_build *b, crn_scope *scope, const char *key, co
     const char *near = crn_nearest(key, names, n);
     crn_status st = crn_layer_fail(b, asker, CRN_E_CONFIG, "%s%s%sunknown data key '%s'; there are %s%s%s%s",
                                    option ? "option '" : "", option ? option : "", option ? "': " : "", key,
-                                   crn_str_get(&s), near ? "; did you mean '" : "", near ? near : "",
-                                   near ? "'?" : "");
+                                   crn_str_get(&s), near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     crn_str_free(&s);
     return st;
   }
@@ -275,8 +282,8 @@ static crn_status below(crn_build *b, crn_layer *l, const char *rest, const crn_
   return (*out)->priv ? CRN_OK : crn_err_memory(b->err);
 }
 
-static crn_status data_get(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker,
-                           const char *option, crn_layer **out) {
+static crn_status data_get(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker, const char *option,
+                           crn_layer **out) {
   const char *key = name[4] == ':' ? name + 5 : NULL;
   if (scope->kind == CRN_SCOPE_SUB) {
     if ((!key || !strcmp(key, "data")) && scope->data) { /* else: as around */
