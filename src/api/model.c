@@ -33,7 +33,11 @@ static crn_status load(crn_model *m, const char *config_path, const char *checkp
   crn_engine *e = &m->engine;
   CRN_TRY(crn_engine_init(e, m->config, &log, NULL, err));
   const crn_net_mode mode = {.search = o->use == CRN_USE_SEARCH};
-  CRN_TRY(crn_net_build(e->values, mode, e->store, &e->log, &e->eval_net, err));
+  crn_status st = crn_net_build(e->values, mode, e->store, &e->log, &e->eval_net, err);
+  if (st != CRN_OK && !crn_engine_has_extern_data(e))
+    crn_err_append(err, "; %s has no extern_data, which the library needs: it opens no dataset",
+                   crn_config_file(m->config));
+  CRN_TRY(st);
   m->net = e->eval_net;
   CRN_TRY(crn_engine_preload(e, m->net, false, err));
   if (checkpoint) CRN_TRY(crn_engine_load(e, m->net, checkpoint, o->ignore_missing != 0, err));

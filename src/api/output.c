@@ -6,7 +6,26 @@
 
 #include "api/api.h"
 
-static crn_status unknown_layer(const crn_net *net, const char *path, crn_err *err) {
+/* The config has a layer of that path, which was not built. */
+static bool in_config(const crn_value *config, const char *path) {
+  const crn_value *net = crn_v_get(config, "network"), *layer = NULL;
+  while (*path) {
+    char name[256];
+    const size_t n = strcspn(path, "/");
+    if (n >= sizeof(name) || !crn_v_is_dict(net)) return false;
+    memcpy(name, path, n);
+    name[n] = 0;
+    layer = crn_v_get(net, name);
+    if (!crn_v_is_dict(layer)) return false;
+    net = crn_v_get(layer, "unit");
+    if (!crn_v_is_dict(net)) net = crn_v_get(layer, "subnetwork");
+    path += path[n] ? n + 1 : n;
+  }
+  return layer != NULL;
+}
+
+static crn_status unknown_layer(const crn_model *model, const char *path, crn_err *err) {
+  const crn_net *net = model->net;
   for (int i = 0; i < net->n_layers; i++) {
     if (strcmp(net->layers[i]->path, path) != 0) continue;
     if (net->layers[i]->body->loop)
@@ -16,6 +35,11 @@ static crn_status unknown_layer(const crn_net *net, const char *path, crn_err *e
                       path, path);
     return crn_fail(err, CRN_E_CONFIG, "layer '%s' is not run: nothing that the network gives depends on it", path);
   }
+  if (in_config(model->engine.values, path))
+    return crn_fail(err, CRN_E_CONFIG,
+                    "layer '%s' is not run: nothing that the network gives depends on it; \"is_output_layer\": True "
+                    "in its dict has it run",
+                    path);
   const char **names = crn_calloc((size_t)net->n_layers + 1, sizeof(*names));
   size_t n = 0;
   for (int i = 0; names && i < net->n_layers; i++) {
@@ -37,7 +61,7 @@ crn_status crn_api_layer(const crn_session *s, const char *path, crn_layer **out
                : crn_fail(err, CRN_E_CONFIG, "the network has no layer 'output', and not exactly one output layer");
   }
   *out = crn_net_find(s->model->net, path);
-  return *out ? CRN_OK : unknown_layer(s->model->net, path, err);
+  return *out ? CRN_OK : unknown_layer(s->model, path, err);
 }
 
 static crn_status want(crn_session *s, const char *path, crn_err *err) {

@@ -44,11 +44,14 @@ static crn_status get_number(const crn_value *config, const char *key, double lo
 crn_status crn_batch_options_from_config(const crn_value *config, crn_batch_use use, bool recurrent,
                                          crn_batch_options *out, crn_err *err) {
   static const crn_value one = {.kind = CRN_V_INT, .u.i = 1};
-  *out = (crn_batch_options){.max_seqs = -1, .join_frames = !recurrent && use != CRN_BATCH_FORWARD && use != CRN_BATCH_SEARCH};
+  *out = (crn_batch_options){.max_seqs = -1,
+                             .join_frames = !recurrent && use != CRN_BATCH_FORWARD && use != CRN_BATCH_SEARCH};
   const char *size_key = use == CRN_BATCH_FORWARD ? "forward_batch_size" : "batch_size";
   out->batch_size = crn_v_get(config, size_key);
   if (crn_v_is_none(out->batch_size) && use == CRN_BATCH_FORWARD)
-    return crn_fail(err, CRN_E_CONFIG, "option 'forward_batch_size' is required for forward");
+    return crn_fail(err, CRN_E_CONFIG,
+                    "key 'forward_batch_size' is missing: task forward needs it (frames in a batch, padding included; "
+                    "++forward_batch_size 4000)");
   if (crn_v_is_none(out->batch_size)) out->batch_size = &one;
   CRN_TRY(check_limit(size_key, out->batch_size, true, err));
   const crn_value *max_seqs = crn_v_get(config, "max_seqs");

@@ -97,6 +97,7 @@ const crn_data_key *crn_dataset_key(const crn_dataset *ds, size_t k) { return k 
 const crn_data_env *crn_dataset_env(const crn_dataset *ds) { return &ds->env; }
 int64_t crn_dataset_corpus_size(const crn_dataset *ds) { return ds->cls->corpus_size(ds); }
 bool crn_dataset_has_corpus_index(const crn_dataset *ds) { return !ds->cls->no_corpus_index; }
+bool crn_dataset_has_lengths(const crn_dataset *ds) { return ds->cls->order_length || ds->seq_order_seq_lens_file; }
 
 int crn_dataset_find_key(const crn_dataset *ds, const char *name) {
   for (size_t i = 0; i < ds->n_keys; i++)
@@ -156,8 +157,9 @@ crn_status crn_dataset_check_key(const crn_dataset *ds, const crn_data_key *want
     return crn_dataset_fail(ds, err, CRN_E_CONFIG, "key '%s': the dataset's dtype is %s, extern_data says %s",
                             want->name, crn_ntype_name(have->dtype), crn_ntype_name(want->dtype));
   if (want->dim >= 0 && have->dim < 0)
-    return crn_dataset_fail(ds, err, CRN_E_CONFIG, "key '%s': the dataset's data have no known dim, extern_data says %lld",
-                            want->name, (long long)want->dim);
+    return crn_dataset_fail(ds, err, CRN_E_CONFIG,
+                            "key '%s': the dataset's data have no known dim, extern_data says %lld", want->name,
+                            (long long)want->dim);
   if (want->dim >= 0 && have->dim != want->dim)
     return crn_dataset_fail(ds, err, CRN_E_CONFIG, "key '%s': the dataset's dim is %lld, extern_data says %lld",
                             want->name, (long long)have->dim, (long long)want->dim);

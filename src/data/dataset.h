@@ -109,6 +109,7 @@ int64_t crn_dataset_num_seqs(const crn_dataset *ds); /* of this epoch; -1 = not 
 crn_status crn_dataset_has_seq(crn_dataset *ds, int64_t i, bool *yes, crn_err *err);
 int64_t crn_dataset_corpus_index(const crn_dataset *ds, int64_t i);
 bool crn_dataset_has_corpus_index(const crn_dataset *ds); /* sorted indices can be mapped to the corpus */
+bool crn_dataset_has_lengths(const crn_dataset *ds);      /* it can be ordered by length */
 /* Valid until the next call. */
 crn_status crn_dataset_tag(crn_dataset *ds, int64_t i, const char **tag, crn_err *err);
 /* Frames of a key in sequence i (1 for keys without time axis). */

@@ -103,8 +103,8 @@ static void separate_whole(crn_unit_run *c) {
   if (c->z[0])
     c->y = crn_lstm(r, c->z[0], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse, &h, &cell);
   else
-    c->y = crn_lstm_layer(r, c->n_parts, c->parts, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0, c->u->reverse,
-                          &h, &cell);
+    c->y = crn_lstm_layer(r, c->n_parts, c->parts, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, h0, c->s[0], "jifo", 0,
+                          c->u->reverse, &h, &cell);
   c->s[0] = cell;
   if (both)
     c->s[1] = h;
@@ -165,8 +165,8 @@ static void joint_whole(crn_unit_run *c) {
     return;
   }
   crn_tensor *h, *cell;
-  c->y = crn_lstm_layer(c->r, c->n_parts, c->parts, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, hidden_before(c), c->s[0], "jifo", 0,
-                        c->u->reverse, &h, &cell);
+  c->y = crn_lstm_layer(c->r, c->n_parts, c->parts, c->p[W], c->p[BIAS], c->p[W_RE], c->lens, hidden_before(c), c->s[0],
+                        "jifo", 0, c->u->reverse, &h, &cell);
   c->s[0] = cell;
   hidden_after(c, h);
 }

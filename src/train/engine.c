@@ -256,8 +256,10 @@ static crn_status train_epoch(crn_engine *e, crn_dataset *train, crn_scores *sco
   return CRN_OK;
 }
 
-static void save_crash(crn_engine *e, crn_status why) {
+/* Only what was trained in this run: faults of the config, which show in the first step at the latest, lose nothing. */
+static void save_crash(crn_engine *e, crn_status why, int64_t first_step) {
   if (!e->model || e->dry_run || !e->train_net || why == CRN_E_INTERRUPTED || e->epoch < 1) return;
+  if (e->store->global_step == first_step) return;
   crn_err ignore = {0};
   const char *prefix = crn_arena_printf(&e->arena, "%s.%03lld.crash_%lld", e->model, (long long)e->epoch, (long long)e->store->global_step);
   if (prefix && crn_engine_save(e, e->train_net, prefix, &ignore) == CRN_OK) crn_logf(&e->log, 1, "Saved the model as %s", prefix);
@@ -321,6 +323,7 @@ static crn_status train(crn_engine *e, crn_err *err) {
   if (st == CRN_OK) st = start(e, &first, &resumed, err);
   if (st == CRN_OK) st = crn_engine_make_updater(e, err);
   scores.exponential = sets.exponential;
+  const int64_t first_step = e->store->global_step;
   if (st == CRN_OK && resumed) st = finish_last_epoch(e, &sets, first, err);
   if (st == CRN_OK && e->num_epochs > 0 && first > e->num_epochs) crn_logf(&e->log, 3, "No epochs to train, start_epoch: %lld, final_epoch: %lld", (long long)first, (long long)e->num_epochs);
   if (st == CRN_OK && first == 1) st = save_initial(e, err);
@@ -334,7 +337,7 @@ static crn_status train(crn_engine *e, crn_err *err) {
   }
   if (st == CRN_OK && e->epoch >= 1 && e->num_epochs > 0 && e->epoch % (e->save_interval > 0 ? e->save_interval : 1) != 0) st = crn_engine_save_epoch(e, err);
   if (st == CRN_OK) crn_logf(&e->log, 3, "Finished training in epoch %lld.", (long long)(first > e->num_epochs ? e->num_epochs : e->epoch));
-  else save_crash(e, st);
+  else save_crash(e, st, first_step);
   crn_scores_free(&scores);
   close_sets(&sets);
   crn_dataset_free(data);

@@ -60,6 +60,7 @@ uint64_t crn_engine_init_seed(const crn_engine *e, int64_t epoch);
 
 /* engine_feed.c: data */
 crn_status crn_engine_dataset(crn_engine *e, const char *key, crn_dataset **out, crn_err *err); /* NULL: config has none */
+bool crn_engine_has_extern_data(const crn_engine *e); /* the config says which data keys there are */
 crn_status crn_engine_extern_data(crn_engine *e, crn_dataset *ds, crn_err *err); /* from the dataset, if the config says nothing */
 crn_status crn_engine_check_data(const crn_net *net, const crn_dataset *ds, crn_err *err); /* SPEC 1.3 */
 crn_status crn_engine_batcher(crn_engine *e, const crn_net *net, crn_dataset *ds, crn_batch_use use, crn_batcher **out, crn_err *err);

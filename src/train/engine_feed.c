@@ -25,9 +25,14 @@ crn_status crn_engine_dataset(crn_engine *e, const char *key, crn_dataset **out,
 
 static const char *const data_keys[] = {"num_inputs", "num_outputs", "extern_data"};
 
-crn_status crn_engine_extern_data(crn_engine *e, crn_dataset *ds, crn_err *err) {
+bool crn_engine_has_extern_data(const crn_engine *e) {
   for (size_t i = 0; i < sizeof(data_keys) / sizeof(*data_keys); i++)
-    if (!crn_v_is_none(crn_v_get(e->values, data_keys[i]))) return CRN_OK;
+    if (!crn_v_is_none(crn_v_get(e->values, data_keys[i]))) return true;
+  return false;
+}
+
+crn_status crn_engine_extern_data(crn_engine *e, crn_dataset *ds, crn_err *err) {
+  if (crn_engine_has_extern_data(e)) return CRN_OK;
   if (!ds) return crn_fail(err, CRN_E_CONFIG, "%s: none of extern_data, num_inputs, num_outputs is given, and there is no dataset", crn_config_file(e->config));
   crn_arena *a = &e->arena;
   crn_value *all = crn_v_dict(a);

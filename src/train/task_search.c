@@ -49,6 +49,12 @@ static crn_status add_layer(searcher *s, const char *name, crn_err *err) {
                     "layer '%s': no vocabulary for its labels, so there is no text for search_output_file (give "
                     "extern_data's key a 'vocab', or the dataset labels)",
                     name);
+  const crn_beam_sig *beam = &s->layers[i].read->out.beam;
+  if (s->nbest && !beam->choice)
+    crn_warnf(&e->log, "layer '%s' has no beam: it gives one hypothesis", name);
+  else if (s->nbest > beam->size)
+    crn_warnf(&e->log, "layer '%s' has a beam of %lld: there are no %lld hypotheses", name, (long long)beam->size,
+              (long long)s->nbest);
   if (l->out.beam.choice)
     crn_logf(&e->log, 3, "Given output '%s' has beam of choice '%s', size %lld.", name, l->out.beam.choice->path,
              (long long)l->out.beam.size);
@@ -279,11 +285,12 @@ static crn_status run_search(searcher *s, crn_err *err) {
   crn_store_read_only(e->store);
   crn_logf(&e->log, 3, "Search with network on %s.", crn_dataset_name(s->data));
   CRN_TRY(read_layers(s, err));
-  if (s->file) {
+  if (s->file)
     crn_logf(&e->log, 3, "Will write outputs to: %s", s->file);
-    if (crn_dataset_has_corpus_index(s->data)) CRN_TRY(crn_dataset_set_order(s->data, "sorted_reverse", err));
-  } else
-    CRN_TRY(crn_dataset_set_order(s->data, "default", err));
+  else
+    crn_logf(&e->log, 3, "No search_output_file is given: hypotheses are only in the log, from log_verbosity 4 on.");
+  const bool longest = s->file && crn_dataset_has_corpus_index(s->data) && crn_dataset_has_lengths(s->data);
+  CRN_TRY(crn_dataset_set_order(s->data, longest ? "sorted_reverse" : "default", err));
   CRN_TRY(crn_dataset_begin_epoch(s->data, e->epoch, NULL, err));
   CRN_TRY(crn_engine_check_data(e->eval_net, s->data, err));
   (void)snprintf(label, sizeof label, "epoch %lld search", (long long)e->epoch);
