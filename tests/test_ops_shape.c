@@ -154,6 +154,50 @@ static void test_threads(void **state) {
   }
 }
 
+/* In place: what a copy would have, in the memory that x had. */
+static void check_taking(crn_run *r, int rank, const int64_t *shape) {
+  const int order[] = {1, 0, 2, 3};
+  crn_tensor *x = crn_t_reshape(r, crn_range(r, CRN_I32, 0, crn_t_count(rank, shape)), rank, shape);
+  crn_tensor *want = crn_transpose(r, x, order);
+  void *memory = crn_t_data(x);
+  assert_null(crn_transpose_taking(r, x, order)); /* nobody holds it */
+  crn_t_hold(x);
+  assert_null(crn_transpose_taking(r, x, (const int[]){1, 2, 0, 3}));
+  assert_null(crn_transpose_taking(r, crn_t_rows(r, x, 1, shape[0] - 1), order));
+  crn_tensor *y = crn_transpose_taking(r, x, order);
+  assert_non_null(y);
+  assert_null(crn_t_data(x));
+  assert_ptr_equal(crn_t_data(y), memory);
+  assert_int_equal(y->rank, rank);
+  assert_memory_equal(y->shape, want->shape, (size_t)rank * sizeof(int64_t));
+  assert_memory_equal(crn_t_data(y), crn_t_data(want), (size_t)crn_t_size(want) * sizeof(int32_t));
+  crn_t_release(r, x);
+}
+
+static void test_transpose_taking(void **state) {
+  (void)state;
+  static const int64_t shapes[][4] = {
+      {300, 7, 40, 1}, {7, 300, 40, 1}, {256, 256, 1, 2}, {64, 32, 33, 1}, {90000, 3, 1, 1}};
+  bench_run b;
+  run_open(&b, CRN_F32, NULL, 1);
+  b.r.recording = false;
+  for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_taking(&b.r, 4, shapes[i]);
+  crn_tensor *small = crn_t_zeros(&b.r, CRN_F32, 2, (const int64_t[]){8, 8}),
+             *large = crn_t_zeros(&b.r, CRN_F32, 2, (const int64_t[]){512, 512});
+  crn_t_hold(small);
+  crn_t_hold(large);
+  assert_null(crn_transpose_taking(&b.r, small, (const int[]){1, 0}));
+  assert_null(
+      crn_transpose_taking(&b.r, crn_t_reshape(&b.r, large, 2, (const int64_t[]){1, 512 * 512}), (const int[]){1, 0}));
+  crn_t_hold(large); /* somebody else has it too */
+  assert_null(crn_transpose_taking(&b.r, large, (const int[]){1, 0}));
+  crn_t_release(&b.r, large);
+  b.r.recording = true;
+  assert_null(crn_transpose_taking(&b.r, large, (const int[]){1, 0}));
+  assert_int_equal(b.err.code, CRN_OK);
+  run_close(&b);
+}
+
 /* ---- joining ---------------------------------------------------------------------------------------------------- */
 
 static int build_concat(crn_run *r, crn_tensor *const *in, const void *arg, crn_tensor **out) {
@@ -333,6 +377,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_cases),
       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_transpose_taking),
       cmocka_unit_test(test_concat),
       cmocka_unit_test(test_stack),
       cmocka_unit_test(test_reverse_sequence),

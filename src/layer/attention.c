@@ -344,7 +344,7 @@ static crn_status cc_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 const crn_layer_desc crn_family_attention[] = {
     {.name = "softmax_over_spatial", .doc = "Computes softmax over a spatial axis.", .opts = sos_opts, .cfg_size = sizeof(sos_cfg), .flags = CRN_L_CONCAT | CRN_L_NEEDS_FUTURE | CRN_L_MAY_STREAM,
      .refs = sos_refs, .infer = sos_infer, .forward = sos_forward},
-    {.name = "generic_attention", .doc = "Sums base over time with weights.", .opts = ga_opts, .cfg_size = sizeof(ga_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_NO_SOURCES | CRN_L_NEEDS_FUTURE,
+    {.name = "generic_attention", .doc = "Sums base over time with weights.", .opts = ga_opts, .cfg_size = sizeof(ga_cfg), .flags = CRN_L_MANY_INPUTS | CRN_L_NO_SOURCES | CRN_L_NEEDS_FUTURE | CRN_L_VALUES_ONLY,
      .infer = ga_infer, .forward = ga_forward},
     {.name = "cum_concat", .doc = "Gives all frames so far as a new axis.", .opts = cc_opts, .cfg_size = sizeof(cc_cfg), .flags = CRN_L_CONCAT,
      .infer = cc_infer, .forward = cc_forward},

@@ -39,7 +39,7 @@ enum crn_layer_flags {
   CRN_L_TARGET_BY_HAND = 1u << 10, /* a target alone doesn't make its key used when searching (rec) */
   CRN_L_TARGET_SETTLES = 1u << 11, /* in a cycle its target tells the output before its sources are known */
   CRN_L_STATE_IS_OUTPUT = 1u << 9, /* output before the first step = initial state "h", or the only one */
-  CRN_L_VALUES_ONLY = 1u << 14,   /* never asks how its inputs were made (pre-activations) */
+  CRN_L_VALUES_ONLY = 1u << 14,   /* never asks how its inputs were made (pre-activations), whatever the options */
   CRN_L_COPIES_PRE = 1u << 7,     /* with one source and no dropout, keeps pre-activation and output loss of it */
 };
 

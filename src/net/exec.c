@@ -335,29 +335,12 @@ const crn_data *crn_value_of(crn_exec *x, crn_layer *l, crn_layer *ref) {
     (void)crn_exec_fail(x, l, "the value of layer '%s' is not there", ref->path);
     return NULL;
   }
+  if (crn_exec_bring_back(x, ref) != CRN_OK) return NULL;
   return crn_beam_move(x, d, crn_exec_slot(x, l)->out->beam);
 }
 
 const crn_data *crn_to_beam_of(crn_exec *x, crn_layer *l, const crn_data *d) {
   return crn_beam_move(x, d, crn_exec_slot(x, l)->out->beam);
-}
-
-const crn_data *crn_constant_value(crn_exec *x, crn_layer *l, crn_layer *ref, const int *perm) {
-  crn_slot *s = crn_exec_slot(x, ref);
-  if (ref->body == l->body || !s->out || !s->out->v || s->out->beam || crn_run_failed(&x->run)) return NULL;
-  const int n = s->out->t.n;
-  for (crn_permuted *p = s->permuted; p; p = p->next) {
-    bool same = true;
-    for (int i = 0; i < n; i++) same &= p->perm[i] == perm[i];
-    if (same) return p->data;
-  }
-  crn_permuted *p = CRN_ARENA_NEW(&x->run.arena, crn_permuted);
-  if (!p || !(p->data = crn_data_permute(&x->run, s->out, perm))) return NULL;
-  memcpy(p->perm, perm, sizeof(int) * (size_t)n);
-  if (crn_exec_drops(x)) crn_data_hold(p->data);
-  p->next = s->permuted;
-  s->permuted = p;
-  return p->data;
 }
 
 const crn_data *crn_source(crn_exec *x, crn_layer *l, int i) { return crn_value_of(x, l, l->src[i]); }

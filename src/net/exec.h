@@ -139,6 +139,8 @@ void crn_data_release(crn_exec *x, crn_data *d);
 /* The results of a layer that ran are not needed any more. */
 void crn_exec_drop(crn_exec *x, crn_layer *l);
 void crn_exec_find_readers(crn_exec *x);
+/* A value that was given up for one in another order of axes (crn_constant_value) is there again. */
+crn_status crn_exec_bring_back(crn_exec *x, crn_layer *l);
 /* l has what it wants of its sources' values: those that nobody reads after it go back now. */
 void crn_exec_sources_done(crn_exec *x, crn_layer *l);
 bool crn_exec_drops(const crn_exec *x); /* values are dropped at all */

@@ -406,4 +406,4 @@ static crn_status runner_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 }
 
 const crn_layer_desc crn_wrap_runner = {.name = "loop", .doc = "Runs the steps of a loop.", .opts = no_opts,
-                                        .flags = CRN_L_INTERNAL, .infer = runner_infer, .forward = runner_forward};
+                                        .flags = CRN_L_INTERNAL | CRN_L_VALUES_ONLY, .infer = runner_infer, .forward = runner_forward};

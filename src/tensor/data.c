@@ -41,7 +41,7 @@ static crn_data *permuted(crn_run *r, const crn_data *d, const crn_tmpl *t, cons
   c->pre = d->pre && d->pre->rank == d->t.n ? crn_transpose(r, d->pre, perm) : NULL;
   if (!c->pre) c->pre_act = NULL;
   for (int i = 0; i < d->t.n; i++) c->len[i] = d->len[perm[i]];
-  return c->v ? c : NULL;
+  return c->v || !d->v ? c : NULL;
 }
 
 crn_data *crn_data_permute(crn_run *r, const crn_data *d, const int *perm) {

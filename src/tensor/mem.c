@@ -28,7 +28,7 @@
 #define SEARCH 16                      /* blocks of the own list that are looked at */
 #define SMALL_REGION ((size_t)1 << 18) /* the least size of regions; large ones grow with what is held already */
 #define LARGE_REGION ((size_t)64 << 20)
-#define ORDINARY ((size_t)16 << 20) /* first bytes of a region that are not in huge pages */
+#define ORDINARY ((size_t)4 << 20) /* first bytes of a region that are not in huge pages */
 #define LARGEST_REGION ((size_t)1 << 30)
 #define SIZE_LIMIT (((size_t)1 << 52) - 4096)
 

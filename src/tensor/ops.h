@@ -58,6 +58,10 @@ crn_tensor *crn_scaled_grad(crn_run *r, crn_tensor *x, crn_tensor *scale, crn_te
 
 /* ---- shape (ops_shape.c) ---- */
 crn_tensor *crn_transpose(crn_run *r, crn_tensor *x, const int *perm); /* out axis i = in axis perm[i] */
+/* The same in x's own memory, which x then has not any more, where the two leading axes change places and x is the whole
+ * of a buffer from CRN_TAKE_BYTES on that is held once. NULL without failing: not possible. */
+#define CRN_TAKE_BYTES ((size_t)1 << 18)
+crn_tensor *crn_transpose_taking(crn_run *r, crn_tensor *x, const int *perm);
 crn_tensor *crn_expand_dims(crn_run *r, crn_tensor *x, int axis);      /* view */
 crn_tensor *crn_squeeze(crn_run *r, crn_tensor *x, int axis);          /* view; the axis has size 1 */
 crn_tensor *crn_broadcast_to(crn_run *r, crn_tensor *x, int rank, const int64_t *shape);
