@@ -28,8 +28,8 @@ static crn_status run_info(cli *c, const cli_args *args) {
   crn_status st = crn_engine_info(config, &c->log, cli_has(args, "search"), cli_has(args, "params"), &out, &n, &c->err);
   if (st == CRN_OK) printf("%s", crn_str_get(&out));
   if (st == CRN_OK && n > 0)
-    st = crn_fail(&c->err, CRN_E_NOT_IMPLEMENTED, "%s: %lld things aren't supported", crn_config_file(config),
-                  (long long)n);
+    st = crn_fail(&c->err, CRN_E_NOT_IMPLEMENTED, "%s: %lld thing%s supported", crn_config_file(config), (long long)n,
+                  n == 1 ? " isn't" : "s aren't");
   crn_str_free(&out);
   crn_config_free(config);
   return st;

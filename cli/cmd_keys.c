@@ -30,8 +30,12 @@ static crn_status print_named(cli *c, const char *name) {
   const char **names = CRN_ARENA_ARRAY(&c->arena, const char *, crn_config_keys_n);
   if (!names) return crn_err_memory(&c->err);
   for (size_t i = 0; i < crn_config_keys_n; i++) names[i] = crn_config_keys[i].name;
-  const char *near = crn_nearest(name, names, crn_config_keys_n);
   crn_fail(&c->err, CRN_E_CONFIG, "unknown config key '%s'", name);
+  size_t n = 0;
+  for (size_t i = 0; i < crn_config_keys_n; i++)
+    if (*name && strstr(names[i], name))
+      crn_err_append(&c->err, "%s%s", n++ ? ", " : "; with that in their names: ", names[i]);
+  const char *near = n ? NULL : crn_nearest(name, names, crn_config_keys_n);
   if (near) crn_err_append(&c->err, " (did you mean '%s'?)", near);
   return c->err.code;
 }
@@ -41,8 +45,9 @@ static crn_status run(cli *c, const cli_args *args) {
   bool known = !state;
   for (int s = 0; s < CRN_KEY_STATES && !known; s++) known = !strcmp(state, crn_key_state_name((crn_key_state)s));
   if (!known)
-    return crn_fail(&c->err, CRN_E_CONFIG, "option '--state': expected used, ignored, \"not implemented\" or \"refused in training\", got '%s'",
-                    state);
+    return crn_fail(
+        &c->err, CRN_E_CONFIG,
+        "option '--state': expected used, ignored, \"not implemented\" or \"refused in training\", got '%s'", state);
   for (size_t i = 0; i < args->n_words; i++) CRN_TRY(print_named(c, args->words[i]));
   for (size_t i = 0; !args->n_words && i < crn_config_keys_n; i++)
     if (!state || !strcmp(state, crn_key_state_name(crn_config_keys[i].state))) print_key(&crn_config_keys[i]);

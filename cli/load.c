@@ -32,8 +32,15 @@ static crn_status change_folder(const cli_args *args, crn_err *err) {
   return CRN_OK;
 }
 
+static crn_status add_file(cli *c, crn_config *config, const char *word) {
+  const crn_status status = crn_config_add_file(config, word, &c->log, &c->err);
+  if (status == CRN_E_FILE && strchr(word, '=') && access(word, F_OK) != 0)
+    crn_err_append(&c->err, " (a key is set by ++%s)", word);
+  return status;
+}
+
 static crn_status fill_config(cli *c, const cli_args *args, size_t n_words, bool is_task, crn_config *config) {
-  for (size_t i = 0; i < n_words; i++) CRN_TRY(crn_config_add_file(config, args->words[i], &c->log, &c->err));
+  for (size_t i = 0; i < n_words; i++) CRN_TRY(add_file(c, config, args->words[i]));
   for (size_t i = 0; i < args->n_settings; i++)
     CRN_TRY(crn_config_override(config, args->settings[i].name, args->settings[i].value, &c->log, &c->err));
   if (is_task)

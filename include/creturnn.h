@@ -82,7 +82,8 @@ typedef struct crn_model_options {
 CRN_API crn_model_options crn_model_defaults(void); /* forward, nothing missing, no log */
 
 /* Read a config (JSON, or Python if libpython is there) and a TensorFlow checkpoint (its prefix or one of its files).
- * checkpoint NULL: initial values. Errors: everything that can be wrong with the two files. */
+ * checkpoint NULL: initial values. The config must say what its data are (extern_data, or num_inputs and num_outputs), as
+ * no dataset is opened. Errors: everything that can be wrong with the two files. */
 CRN_API crn_status crn_model_load(const char *config_path, const char *checkpoint, const crn_model_options *options,
                                   crn_model **model, crn_message *message);
 CRN_API void crn_model_free(crn_model *model); /* after all its sessions; NULL is fine */

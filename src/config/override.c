@@ -116,5 +116,7 @@ crn_status crn_config_override(crn_config *c, const char *key, const char *text,
   else
     CRN_TRY(crn_config_read_text(c, key, text, &v, err));
   if (!v) return crn_err_memory(err);
+  if (!old && !c->space && !crn_config_key_find(key) && !crn_config_key_nearest(key))
+    crn_warnf(log, "option '++%s': the key is not known, and nothing in the config can read it", key);
   return crn_config_set(c, key, v, err);
 }

@@ -177,30 +177,34 @@ typedef struct edge_walk {
   const bool *boxes;
   crn_str *out;
   const crn_layer *from;
-  bool *seen; /* by layer index: internal layers that were looked through */
+  unsigned char
+      *seen; /* by layer index: 1 for internal layers that were looked through, for boxes a bit for each style */
 } edge_walk;
 
 /* Edges into w->from; internal layers between are looked through. */
 static void add_edges(edge_walk *w, const crn_layer *l, bool prev, int depth) {
-  static const char *const styles[] = {"", "dashed", "dotted", "dotted", "dotted", "dotted", "dotted"};
+  static const char *const styles[] = {"", "dashed", "dotted"};
   for (int i = 0; i < l->n_edges; i++) {
     const crn_edge *e = &l->edges[i];
     const bool before = prev || e->kind == CRN_EDGE_PREV;
     if (!w->boxes[e->to->index] && depth < 32) {
       if (w->seen[e->to->index]) continue;
-      w->seen[e->to->index] = true;
+      w->seen[e->to->index] = 1;
       add_edges(w, e->to, before, depth + 1);
       continue;
     }
-    const char *style = before ? "dashed" : styles[e->kind];
+    const int style = before ? 1 : e->kind == CRN_EDGE_DATA ? 0 : 2;
+    if (w->seen[e->to->index] & 1 << style) continue;
+    w->seen[e->to->index] = (unsigned char)(w->seen[e->to->index] | 1 << style);
     crn_str_addf(w->out, "n%d -> n%d", e->to->index, w->from->index);
-    if (*style) crn_str_addf(w->out, " [style=%s]", style);
+    if (style) crn_str_addf(w->out, " [style=%s]", styles[style]);
     crn_str_add(w->out, ";\n");
   }
 }
 
 void crn_net_graph(const crn_net *net, crn_str *out) {
-  bool *seen = crn_calloc((size_t)net->n_layers + 1, sizeof *seen), *boxes = find_boxes(net);
+  unsigned char *seen = crn_calloc((size_t)net->n_layers + 1, sizeof *seen);
+  bool *boxes = find_boxes(net);
   if (!seen || !boxes) {
     crn_free(seen);
     crn_free(boxes);
