@@ -309,6 +309,22 @@ static void joined_sources(void **state) {
   crn_arena_free(&a);
 }
 
+/* Pooling: the joined sources go when they are in its own order of axes, the parts when they are joined. */
+static void joined_sources_pooled(void **state) {
+  (void)state;
+  enum { N = 300 };
+  static float out[2][B * T * 2 * N / 3];
+  const char *layers =
+      "'a': {'class': 'rec', 'unit': 'nativelstm2', 'n_out': 300, 'from': 'data'},"
+      "'b': {'class': 'rec', 'unit': 'nativelstm2', 'n_out': 300, 'from': 'data', 'direction': -1},"
+      "'output': {'class': 'pool', 'mode': 'max', 'pool_size': (3,), 'padding': 'same', 'from': ['a', 'b']}";
+  const size_t layer = (size_t)B * T * N * sizeof(float), most = run_output(layers, false, out[0], B * T * 2 * N / 3);
+  assert_true(most >= 4 * layer);
+  assert_true(most < 4 * layer + layer / 2);
+  (void)run_output(layers, true, out[1], B * T * 2 * N / 3);
+  assert_memory_equal(out[0], out[1], sizeof out[0]);
+}
+
 /* Sources stay where they are read again, asked for, or in another role. */
 static void joined_sources_stay(void **state) {
   (void)state;
@@ -352,6 +368,7 @@ int main(void) {
       cmocka_unit_test(overwritten_inputs),
       cmocka_unit_test(softmax_over_its_input),
       cmocka_unit_test(joined_sources),
+      cmocka_unit_test(joined_sources_pooled),
       cmocka_unit_test(joined_sources_stay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

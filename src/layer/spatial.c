@@ -144,9 +144,9 @@ crn_status crn_spatial_out_dim(crn_build *b, const crn_layer *l, const crn_spati
 /* ---- execution ------------------------------------------------------------------------------------------------------
  */
 
-crn_data *crn_spatial_input(crn_exec *x, crn_layer *l, const crn_spatial *s, bool mask, double fill) {
+static crn_data *arranged_input(crn_exec *x, crn_layer *l, const crn_spatial *s, bool mask, double fill) {
   crn_run *r = crn_exec_run(x);
-  const crn_data *in = crn_input(x, l);
+  const crn_data *in = crn_input_once(x, l);
   crn_data *d = in ? crn_data_copy(r, in) : NULL;
   if (!d) return NULL;
   d->pre = NULL;
@@ -158,6 +158,20 @@ crn_data *crn_spatial_input(crn_exec *x, crn_layer *l, const crn_spatial *s, boo
   if (crn_run_failed(r)) return NULL;
   d = crn_data_permute(r, d, s->perm);
   return d && d->v ? d : NULL;
+}
+
+/* A frame around it: sources that were joined go back when they are in the order of the operation. */
+crn_data *crn_spatial_input(crn_exec *x, crn_layer *l, const crn_spatial *s, bool mask, double fill) {
+  crn_frame f;
+  crn_tensor *stay[CRN_MAX_RANK + 1];
+  int n = 0;
+  crn_frame_open(crn_exec_run(x), &f);
+  crn_data *d = arranged_input(x, l, s, mask, fill);
+  if (d) stay[n++] = d->v;
+  for (int i = 0; d && i < d->t.n; i++)
+    if (d->len[i]) stay[n++] = d->len[i]->v;
+  crn_frame_close_with(crn_exec_run(x), n, stay);
+  return d;
 }
 
 void crn_spatial_spec(const crn_spatial *s, const int64_t *sizes, crn_conv_spec *spec) {
