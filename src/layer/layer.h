@@ -136,6 +136,7 @@ struct crn_layer {
   const char *mixes;       /* what in its expression may compute a frame from others, or NULL */
   bool watched;            /* gradients with respect to its output are asked for (layer gradient) */
   bool refs_done, params_done;
+  bool guessed;            /* out came from a part of the sources, or from such a layer */
   bool failed;             /* a fault of it was told, or of what it depends on; construction goes on without it */
   int keep_states;         /* 1: final states are kept for the run after (keep_over_epoch), 2: also over epochs */
   bool live;               /* something that is wanted depends on it */
@@ -274,6 +275,7 @@ const crn_data *crn_state_of(crn_exec *x, crn_layer *l, crn_layer *of, int i);
 crn_layer *crn_state_owner(crn_layer *of);
 /* Output before the first step of a layer of a loop that l reads as "REC/x", with template t, in l's beams. */
 const crn_data *crn_initial_of(crn_exec *x, crn_layer *l, crn_layer *of, const crn_tmpl *t);
+crn_status crn_needs_initial_of(crn_build *b, crn_layer *l, crn_layer *of); /* while l is inferred, if it reads that */
 crn_status crn_sub_out(crn_exec *x, crn_layer *l, int i, const crn_data *value);
 /* Sub output i of a layer that l computes with. NULL: failed (recorded). */
 const crn_data *crn_sub_of(crn_exec *x, crn_layer *l, crn_layer *of, int i);

@@ -248,9 +248,9 @@ static void without_loop(const crn_tmpl *in, int axis, crn_tmpl *out, int perm[C
 static crn_status last_output_infer(crn_build *b, crn_layer *l) {
   const state_cfg *c = l->cfg;
   int perm[CRN_MAX_RANK];
-  (void)b;
   l->out_known = c->inner->out_known && c->rec_layer->out_known;
   if (!l->out_known) return CRN_OK;
+  CRN_TRY(crn_needs_initial_of(b, l, c->inner));
   const int axis = loop_axis(c, &c->inner->out);
   if (axis < 0)
     l->out = c->inner->out;
@@ -266,13 +266,36 @@ static crn_tensor *last_frames(crn_run *r, crn_tensor *v, crn_tensor *lens) {
   return crn_gather_batched(r, v, index, 1);
 }
 
+/* A layer that is the same in all steps: its value, or that before the first one where no step ran. */
+static crn_status last_of_constant(crn_exec *x, crn_layer *l, const crn_data *d, crn_data *out) {
+  const state_cfg *c = l->cfg;
+  crn_run *r = crn_exec_run(x);
+  const crn_data *rec = crn_value_of(x, l, c->rec_layer);
+  const int batch = crn_tmpl_batch_axis(&d->t);
+  CRN_TRY(pass_on(x, l, c->inner, out));
+  crn_tensor *lens = rec ? crn_data_lens(r, rec, 0) : NULL;
+  if (!lens || batch < 0) return lens ? CRN_OK : r->err->code;
+  bool empty = false;
+  for (int64_t i = 0; i < crn_t_size(lens); i++) empty |= crn_t_i32(lens)[i] == 0;
+  if (!empty) return CRN_OK;
+  const crn_tmpl t = d->t;
+  const crn_data *init = crn_initial_of(x, l, c->inner, &t);
+  crn_tensor *ran = crn_binary(r, CRN_B_GREATER, lens, crn_t_full(r, CRN_I32, 0, NULL, 0));
+  if (!init || !ran) return r->err->code;
+  int64_t shape[CRN_MAX_RANK];
+  for (int i = 0; i < t.n; i++) shape[i] = i == batch ? d->v->shape[i] : 1;
+  out->v = crn_where(r, crn_t_reshape(r, ran, t.n, shape), d->v,
+                     crn_broadcast_to(r, crn_data_fit(r, init, &t, crn_exec_version(x), false), t.n, d->v->shape));
+  return out->v ? CRN_OK : r->err->code;
+}
+
 static crn_status last_output_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const state_cfg *c = l->cfg;
   crn_run *r = crn_exec_run(x);
   const crn_data *d = crn_value_of(x, l, c->inner);
   if (!d) return r->err->code;
   const int axis = loop_axis(c, &d->t);
-  if (axis < 0) return pass_on(x, l, c->inner, out);
+  if (axis < 0) return last_of_constant(x, l, d, out);
   if (crn_tmpl_batch_axis(&d->t) < 0) return crn_exec_fail(x, l, "not implemented: a layer without batch axis");
   int perm[CRN_MAX_RANK];
   crn_tmpl t;

@@ -37,7 +37,6 @@ static crn_status make_branch(crn_build *b, crn_layer *l, const crn_value *v, co
   s->param_path = crn_layer_param_path(b, l);
   if (!s->param_path) return crn_err_memory(b->err);
   CRN_TRY(crn_layer_make(b, s, "", v, out));
-  (*out)->path = l->path;
   return crn_layer_add_edge(b, l, *out, CRN_EDGE_DATA, option);
 }
 

@@ -86,14 +86,27 @@ crn_data *crn_initial_apply_zero(crn_exec *x, crn_layer *l, const crn_tmpl *t) {
   return st == CRN_OK && out->v ? out : NULL;
 }
 
-const crn_data *crn_initial_of(crn_exec *x, crn_layer *l, crn_layer *of, const crn_tmpl *t) {
+/* The layer of the loop that "rec/x" stands for. */
+static crn_layer *in_loop(crn_layer *of) {
   if (of->desc == &crn_wrap_loop_sub && of->n_src == 2) of = of->src[1];
-  if (of->desc == &crn_wrap_accum) of = of->priv;
-  crn_layer *init = of->initial;
-  if (!init && of->scope->kind == CRN_SCOPE_MOVED) { /* looked up for its twin inside */
-    const crn_layer *twin = crn_map_get(&of->scope->twin->layers, of->name);
-    init = twin ? twin->initial : NULL;
-  }
-  const crn_data *d = crn_initial_output(x, of, init, t);
+  return of->desc == &crn_wrap_accum ? of->priv : of;
+}
+
+static crn_layer *initial_layer(crn_layer *of) {
+  of = in_loop(of);
+  if (of->initial || of->scope->kind != CRN_SCOPE_MOVED) return of->initial;
+  const crn_layer *twin = crn_map_get(&of->scope->twin->layers, of->name); /* looked up for its twin inside */
+  return twin ? twin->initial : NULL;
+}
+
+const crn_data *crn_initial_of(crn_exec *x, crn_layer *l, crn_layer *of, const crn_tmpl *t) {
+  const crn_data *d = crn_initial_output(x, in_loop(of), initial_layer(of), t);
   return d ? crn_beam_move(x, d, crn_exec_slot(x, l)->out->beam) : NULL;
+}
+
+crn_status crn_needs_initial_of(crn_build *b, crn_layer *l, crn_layer *of) {
+  crn_layer *init = initial_layer(of);
+  bool needs = init && init->body == l->body;
+  for (int i = 0; i < l->n_edges; i++) needs &= l->edges[i].to != init; /* told before */
+  return needs ? crn_layer_add_edge(b, l, init, CRN_EDGE_DATA, "initial_output") : CRN_OK;
 }

@@ -42,6 +42,7 @@ crn_status crn_loop_settle_again(crn_build *b, const crn_loop *loop);
 /* loop_place.c */
 crn_status crn_loop_place_layers(crn_build *b, crn_loop *loop, crn_layer **order, int n, bool optimize);
 /* loop_wrap.c */
+crn_status crn_loop_initial_param(crn_build *b, crn_layer *of); /* where initial_output is "var" */
 crn_status crn_loop_accum(crn_build *b, crn_loop *loop, crn_layer *inner, crn_layer **out);
 /* loop_run.c: parts of a run, also for the decoder that is driven from outside */
 crn_status crn_loop_prepare(crn_exec *x, const crn_loop *loop, crn_loop_run *lr, const crn_layer *runner);

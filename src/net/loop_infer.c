@@ -120,13 +120,24 @@ static crn_status waits_for_target(crn_build *b, crn_layer *l, bool *waits) {
   return CRN_OK;
 }
 
-static crn_status infer_in_cycle(crn_build *b, crn_layer *l) {
+/* Sources of which a part is known may lack the batch axis: what the options alone say has it. */
+static crn_status infer_from_part(crn_build *b, crn_layer *l) {
+  CRN_TRY(crn_layer_infer_once(b, l));
+  if (!l->guessed || !l->out_known || crn_tmpl_batch_axis(&l->out) >= 0) return CRN_OK;
+  const crn_tmpl part = l->out;
+  if (!settle_by_options(b, l)) l->out = part;
+  return CRN_OK;
+}
+
+static crn_status infer_in_cycle(crn_build *b, crn_layer *l, bool first) {
   int known = 0, unknown = 0, other_unknown = 0;
+  bool guessed = false;
   for (int i = 0; i < l->n_edges; i++) {
     const crn_edge *e = &l->edges[i];
     if (e->kind != CRN_EDGE_DATA) continue;
     bool source = false;
     for (int k = 0; k < l->n_src; k++) source |= l->src[k] == e->to;
+    guessed |= first && e->to->guessed && e->to->body == l->body;
     if (e->to->out_known)
       known++;
     else if (source)
@@ -137,8 +148,9 @@ static crn_status infer_in_cycle(crn_build *b, crn_layer *l) {
   bool waits;
   CRN_TRY(waits_for_target(b, l, &waits));
   other_unknown += waits;
-  if (l->desc == &crn_wrap_prev || (!unknown && !other_unknown)) return crn_layer_infer_once(b, l);
-  if (known && !other_unknown && !(l->desc->flags & CRN_L_INTERNAL)) return crn_layer_infer_once(b, l);
+  l->guessed = guessed || unknown;
+  if (l->desc == &crn_wrap_prev || (!unknown && !other_unknown)) return infer_from_part(b, l);
+  if (known && !other_unknown && !(l->desc->flags & CRN_L_INTERNAL)) return infer_from_part(b, l);
   if (l->out_known && !unknown) return CRN_OK; /* inferred from its sources alone */
   l->out_known = settle_by_options(b, l);
   return CRN_OK;
@@ -182,10 +194,22 @@ static bool reads_ordered(const crn_layer *l) {
   return true;
 }
 
+/* A layer that fails on what is known of its sources so far may do on all of it: *failed is the first such one. */
+static crn_status infer_or_wait(crn_build *b, crn_layer *l, bool first, crn_layer **failed) {
+  const crn_status st = infer_in_cycle(b, l, first);
+  if (st == CRN_OK || st == CRN_E_MEMORY) return st;
+  if (!*failed) *failed = l;
+  crn_err_clear(b->err);
+  *b->err = (crn_err){0};
+  l->out_known = settle_by_options(b, l);
+  return CRN_OK;
+}
+
 /* *whole is false where there are more layers now, which must be put in order first. */
 static crn_status settle(crn_build *b, crn_layer **order, int n, bool *whole) {
   for (int round = 0; round < n + 8; round++) {
     bool changed = false, all = true, any_lost = false;
+    crn_layer *failed = NULL;
     for (int i = 0; i < n; i++) {
       crn_layer *l = order[i];
       const crn_tmpl before = l->out;
@@ -195,12 +219,15 @@ static crn_status settle(crn_build *b, crn_layer **order, int n, bool *whole) {
         any_lost = true;
         continue;
       }
-      CRN_TRY(crn_build_recover(b, l, infer_in_cycle(b, l)));
-      changed |= l->failed;
+      CRN_TRY(infer_or_wait(b, l, round == 0, &failed));
       if (b->n_pending) CRN_TRY(crn_build_refs(b));
       if (!(*whole = reads_ordered(l))) return CRN_OK;
       changed |= was != l->out_known || (l->out_known && !same_template(&before, &l->out));
       all &= l->out_known;
+    }
+    if (!changed && failed) {
+      CRN_TRY(crn_build_recover(b, failed, infer_in_cycle(b, failed, false)));
+      if (failed->failed) continue;
     }
     if (!changed && any_lost) return crn_build_was_told(b);
     if (!changed && all) return CRN_OK;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which layers of a loop run outside of it (recurrent.md, "Moving layers out"). Works on the loop's own layers ("units"):
- * what is inside a sub network moves with it.
+ * Which layers of a loop run outside of it (recurrent.md, "Moving layers out"). Works on the loop's own layers
+ * ("units"): what is inside a sub network moves with it.
  */
 #include <string.h>
 
 #include "net/loop.h"
+#include "net/masked.h"
 #include "net/wrappers.h"
 
 typedef struct unit {
   const char *name;
   bool in_set, searching_choice, self_prev;
-  bool stays; /* its state is read in each step, it reads one, or it meets the loop's axis */
+  bool stays; /* its state is read in each step, it reads one, it meets the loop's axis, or runs on what is the same in
+                 all steps */
   unsigned char *now, *prev; /* dependencies: n flags each */
   int tie;                   /* smallest index of the units collocated with it */
 } unit;
@@ -77,8 +79,8 @@ static void add_deps(units *us, const crn_loop *loop, int i, const crn_layer *l,
   }
 }
 
-/* Whether the layer reads, by the edge, the state of a layer of the loop in each step: that of a moved layer is only there
- * for its last frame. */
+/* Whether the layer reads, by the edge, the state of a layer of the loop in each step: that of a moved layer is only
+ * there for its last frame. */
 static bool reads_state(const crn_loop *loop, const crn_layer *l, const crn_edge *e) {
   if (e->to->body != &loop->body || e->to->desc == &crn_wrap_slice || !e->option) return false;
   if (!strcmp(l->desc->name, "get_last_hidden_state")) return !strcmp(e->option, "from");
@@ -109,6 +111,55 @@ static bool meets_loop_axis(const crn_loop *loop, const crn_layer *l) {
   return false;
 }
 
+/* Whether a state goes from step to step: not where the layer runs over an axis of its own in each. */
+static bool carries_state(const crn_layer *l) {
+  if (l->n_states == 0 || l->out.time_axis < 0) return l->n_states > 0;
+  return crn_tmpl_find(&l->states[0].t, l->out.dims[l->out.time_axis]) >= 0;
+}
+
+/* Whether a layer of the loop can differ from step to step. */
+static bool varies(const crn_loop *loop, const crn_layer *l, const bool *varying) {
+  if (l->desc == &crn_wrap_prev || l->desc == &crn_wrap_step || carries_state(l) || l->out.beam.choice == l)
+    return true;
+  if (l->desc == &crn_wrap_slice) return l->out.n < l->src[0]->out.n;
+  for (int k = 0; k < l->n_edges; k++) {
+    const crn_layer *to = l->edges[k].to;
+    if (l->edges[k].kind != CRN_EDGE_PARAM && to->body == &loop->body && varying[to->index]) return true;
+  }
+  return false;
+}
+
+/* Whether all that the layer reads is the same in each step though it has a state, or is masked, or has a loss: outside
+ * there would be no frames to run over. */
+static bool needs_steps(const crn_loop *loop, const crn_layer *l, const bool *varying) {
+  const crn_layer *mask = !strcmp(l->desc->name, "masked_computation") ? crn_masked_mask(l) : NULL;
+  if (mask && !(varying[mask->index] && varying[l->inner->data->index])) return true;
+  if (!carries_state(l) && !l->loss) return false;
+  for (int k = 0; k < l->n_edges; k++) {
+    const crn_layer *to = l->edges[k].to;
+    const bool value = l->edges[k].kind != CRN_EDGE_PARAM && l->edges[k].kind != CRN_EDGE_TARGET;
+    if (value && to->body == &loop->body && varying[to->index]) return false;
+  }
+  return true;
+}
+
+static crn_status keep_what_needs_steps(crn_build *b, const crn_loop *loop, crn_layer **order, int n, units *us) {
+  bool *varying = crn_calloc((size_t)b->net->n_layers + 1, sizeof(*varying));
+  if (!varying) return crn_err_memory(b->err);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int i = 0; i < n; i++)
+      if (!varying[order[i]->index] && varies(loop, order[i], varying)) varying[order[i]->index] = changed = true;
+  }
+  for (int i = 0; i < n; i++) {
+    if (!needs_steps(loop, order[i], varying)) continue;
+    const int u = find_unit(us, crn_loop_unit_of(loop, order[i]));
+    if (u >= 0) us->u[u].stays = true;
+  }
+  crn_free(varying);
+  return CRN_OK;
+}
+
 static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, int n, units *us) {
   us->u = crn_calloc((size_t)n + 1, sizeof(*us->u));
   if (!us->u) return crn_err_memory(b->err);
@@ -133,6 +184,7 @@ static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, in
     if (u >= 0) keep_readers_of_state(us, loop, u, l);
     if (u >= 0 && meets_loop_axis(loop, l)) us->u[u].stays = true;
   }
+  CRN_TRY(keep_what_needs_steps(b, loop, order, n, us));
   for (int i = 0; i < us->n; i++) { /* collocated layers move together */
     const crn_value *with = crn_v_get(crn_v_get(loop->inside->dict, us->u[i].name), "collocate_with");
     for (size_t k = 0; k < (crn_v_is_str(with) ? 1 : crn_v_len(with)); k++) {

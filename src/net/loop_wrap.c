@@ -43,16 +43,22 @@ static crn_status prev_infer(crn_build *b, crn_layer *l) {
   return CRN_OK;
 }
 
-/* initial_output "var": a parameter of the layer itself. */
-static crn_status initial_params(crn_build *b, crn_layer *l) {
-  const crn_prev *p = l->priv;
-  crn_layer *of = p->of->desc == &crn_wrap_accum ? p->of->priv : p->of;
+crn_status crn_loop_initial_param(crn_build *b, crn_layer *of) {
   if (!crn_v_is_str(of->common.initial_output) || strcmp(crn_v_cstr(of->common.initial_output), "var") != 0) return CRN_OK;
   crn_param_spec s = {.rank = 1, .init_default = "0", .dtype = CRN_F32};
   s.name = crn_arena_printf(&b->net->arena, "init_%s_var", of->name);
   s.shape[0] = crn_tmpl_dim(&of->out);
   return s.name ? crn_layer_param(b, of, &s) : crn_err_memory(b->err);
 }
+
+/* x itself: the one in the loop behind its steps, the moved one behind its frames. */
+static crn_layer *prev_of(const crn_prev *p) {
+  crn_layer *of = p->of;
+  if (of->desc == &crn_wrap_accum) return of->priv;
+  return of->desc == &crn_wrap_slice && of->src[0]->scope->kind == CRN_SCOPE_MOVED ? of->src[0] : of;
+}
+
+static crn_status initial_params(crn_build *b, crn_layer *l) { return crn_loop_initial_param(b, prev_of(l->priv)); }
 
 static crn_status prev_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   const crn_loop *loop = l->body->loop;
@@ -62,8 +68,7 @@ static crn_status prev_forward(crn_exec *x, crn_layer *l, crn_data *out) {
     if (loop->carried[i] != l) continue;
     if (!lr->carried[i]) {
       const crn_tmpl t = l->out;
-      const bool moved = p->of->desc == &crn_wrap_slice && p->of->src[0]->scope->kind == CRN_SCOPE_MOVED;
-      lr->carried[i] = crn_initial_output(x, moved ? p->of->src[0] : p->of, p->init, &t);
+      lr->carried[i] = crn_initial_output(x, prev_of(p), p->init, &t);
       if (crn_exec_drops(x)) crn_data_hold(lr->carried[i]);
     }
     return take(x, lr->carried[i], out);
@@ -259,7 +264,7 @@ static crn_status shift_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!tm) return r->err->code;
   crn_tmpl step = tm->t;
   crn_tmpl_remove(&step, 0);
-  crn_layer *named = p->of->desc == &crn_wrap_accum ? p->of->priv : p->of;
+  crn_layer *named = prev_of(p);
   crn_data *init = crn_initial_output(x, named, p->init, &step);
   if (!init) return r->err->code;
   const crn_data *ib = crn_beam_move(x, init, out->beam);

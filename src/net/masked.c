@@ -173,7 +173,6 @@ static crn_status masked_refs(crn_build *b, crn_layer *l) {
   }
   CRN_TRY(pack(b, l, data, "data", &l->inner->data));
   CRN_TRY(crn_layer_make(b, l->inner, "", c->unit, &c->unit_layer));
-  c->unit_layer->path = l->path;
   return crn_layer_add_edge(b, l, c->unit_layer, CRN_EDGE_DATA, "unit");
 }
 

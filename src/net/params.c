@@ -7,6 +7,7 @@
 
 #include "layer/batch_norm.h"
 #include "net/build.h"
+#include "net/loop.h"
 #include "net/wrappers.h"
 
 /* ---- paths ---------------------------------------------------------------------------------------------------------- */
@@ -260,6 +261,7 @@ static crn_status layer_params(crn_build *b, crn_layer *l) {
   if (l->params_done) return CRN_OK;
   l->params_done = true;
   if (l->desc->params) CRN_TRY(crn_build_say_layer(b, l, l->desc->params(b, l)));
+  if (l->common.need_last > 0 && l->scope->loop) CRN_TRY(crn_loop_initial_param(b, l));
   return crn_build_say_layer(b, l, crn_batch_norm_params(b, l));
 }
 

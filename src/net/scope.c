@@ -77,7 +77,8 @@ static crn_layer *layer_object(crn_build *b, crn_scope *scope, crn_body *body, c
   crn_layer *l = CRN_ARENA_NEW(a, crn_layer);
   if (!l) return NULL;
   l->name = crn_arena_strdup(a, name);
-  l->path = scope->kind == CRN_SCOPE_EXTRA ? crn_arena_printf(a, "%s:%s", scope->extra_prefix, name)
+  if (!name[0] && scope->owner) l->path = scope->owner->path; /* the unit of a masked_computation, a branch of cond */
+  else l->path = scope->kind == CRN_SCOPE_EXTRA ? crn_arena_printf(a, "%s:%s", scope->extra_prefix, name)
                                            : crn_arena_printf(a, "%s%s", scope->path, name);
   l->scope = scope;
   l->body = body;

@@ -82,6 +82,17 @@ crn_status crn_input_tmpl(crn_build *b, crn_layer *l, crn_tmpl *out, bool *known
   return CRN_OK;
 }
 
+/* Moved out of a loop: a source has all axes of one step. */
+static bool covered_in_step(const crn_layer *l, const crn_tmpl *const *ts, int n, const crn_tmpl *all) {
+  const crn_dim *step = crn_layer_moved_out(l) ? crn_loop_dim(l) : NULL;
+  for (int i = 0; step && i < n; i++) {
+    bool has = true;
+    for (int a = 0; has && a < all->n; a++) has = all->dims[a] == step || crn_tmpl_find(ts[i], all->dims[a]) >= 0;
+    if (has) return true;
+  }
+  return false;
+}
+
 crn_status crn_united_tmpl(crn_build *b, crn_layer *l, bool allow_broadcast, crn_tmpl *out, bool *known) {
   const crn_tmpl **ts;
   int n;
@@ -93,7 +104,7 @@ crn_status crn_united_tmpl(crn_build *b, crn_layer *l, bool allow_broadcast, crn
   }
   bool covered;
   CRN_TRY(crn_tmpl_unite(ts, n, b->net->version, false, out, NULL, &covered, b->err));
-  if (covered || allow_broadcast || !crn_v_is_none(l->common.out_shape)) return CRN_OK;
+  if (covered || allow_broadcast || covered_in_step(l, ts, n, out) || !crn_v_is_none(l->common.out_shape)) return CRN_OK;
   const crn_value *ot = l->common.out_type;
   if (crn_v_get(ot, "shape") || crn_v_get(ot, "dims") || crn_v_get(ot, "dim_tags")) return CRN_OK;
   crn_str s = {0};
