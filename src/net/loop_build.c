@@ -256,6 +256,10 @@ static crn_status slice_moved_inputs(crn_build *b, crn_loop *loop, crn_layer **o
     if (crn_loop_place(loop, l->scope == loop->inside && crn_loop_place(loop, l->name) != CRN_UNUSED ? l->name : head) != CRN_MOVED_INPUT) continue;
     crn_layer *outside;
     const char *rel = l->path + strlen(loop->inside->path);
+    if (l->scope != loop->inside) { /* what is in the unit of a masked_computation is there once its references are */
+      CRN_TRY(crn_scope_get(b, loop->moved, head, loop->rec, NULL, &outside));
+      CRN_TRY(crn_build_refs(b));
+    }
     CRN_TRY(crn_scope_get(b, loop->moved, rel, loop->rec, NULL, &outside));
     l->desc = &crn_wrap_slice;
     l->src = CRN_ARENA_NEW(&b->net->arena, crn_layer *);

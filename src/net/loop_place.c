@@ -134,7 +134,8 @@ static bool varies(const crn_loop *loop, const crn_layer *l, const bool *varying
 static bool needs_steps(const crn_loop *loop, const crn_layer *l, const bool *varying) {
   const crn_layer *mask = !strcmp(l->desc->name, "masked_computation") ? crn_masked_mask(l) : NULL;
   if (mask && !(varying[mask->index] && varying[l->inner->data->index])) return true;
-  if (!carries_state(l) && !l->loss) return false;
+  const bool repeats = l->desc->flags & CRN_L_STATE_IS_OUTPUT; /* units do their input */
+  if ((!carries_state(l) || repeats) && !l->loss) return false;
   for (int k = 0; k < l->n_edges; k++) {
     const crn_layer *to = l->edges[k].to;
     const bool value = l->edges[k].kind != CRN_EDGE_PARAM && l->edges[k].kind != CRN_EDGE_TARGET;

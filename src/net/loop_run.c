@@ -440,6 +440,25 @@ static const crn_beam *final_beam(const crn_loop_run *lr, int kept) {
   return latest && lr->last_beam ? lr->last_beam : latest;
 }
 
+/* A loop that ran no step: nothing on its axis; other axes as in what it reads. */
+static crn_data *no_frames(crn_exec *x, const crn_loop *loop, const crn_tmpl *t, crn_data *out, int64_t n_seqs) {
+  int64_t shape[CRN_MAX_RANK + 1] = {0};
+  for (int i = 0; i < t->n; i++) {
+    const crn_dim *d = t->dims[i];
+    shape[i + 1] = d->kind == CRN_DIM_BATCH ? n_seqs : d->size < 0 ? 0 : d->size;
+    for (int k = 0; d->size < 0 && d->kind != CRN_DIM_BATCH && k < loop->runner->n_edges; k++) {
+      const crn_data *read = crn_exec_slot(x, loop->runner->edges[k].to)->out;
+      const int axis = read && read->v ? crn_tmpl_find(&read->t, d) : -1;
+      if (axis < 0) continue;
+      shape[i + 1] = read->v->shape[axis];
+      out->len[i + 1] = read->len[axis];
+      break;
+    }
+  }
+  out->v = crn_t_zeros(&x->run, t->dtype == CRN_F32 ? x->run.real : t->dtype, t->n + 1, shape);
+  return out->v ? out : NULL;
+}
+
 crn_data *crn_loop_stacked(crn_exec *x, const crn_loop *loop, int kept) {
   crn_run *r = &x->run;
   crn_loop_run *lr = crn_exec_loop(x, loop);
@@ -452,13 +471,7 @@ crn_data *crn_loop_stacked(crn_exec *x, const crn_loop *loop, int kept) {
   if (!out) return NULL;
   if (!(out->len[0] = crn_beam_move(x, lr->lens, final))) return NULL;
   out->beam = final;
-  if (T == 0) {
-    int64_t shape[CRN_MAX_RANK + 1];
-    shape[0] = 0;
-    for (int i = 0; i < t.n; i++) shape[i + 1] = t.dims[i]->kind == CRN_DIM_BATCH ? B * (final ? K : 1) : t.dims[i]->size < 0 ? 0 : t.dims[i]->size;
-    out->v = crn_t_zeros(r, t.dtype == CRN_F32 ? r->real : t.dtype, t.n + 1, shape);
-    return out->v ? out : NULL;
-  }
+  if (T == 0) return no_frames(x, loop, &t, out, B * K);
   crn_tensor **v = CRN_ARENA_ARRAY(&r->arena, crn_tensor *, T), **pre = CRN_ARENA_ARRAY(&r->arena, crn_tensor *, T);
   int32_t *idx = CRN_ARENA_ARRAY(&r->arena, int32_t, B * K + 1);
   if (!v || !pre || !idx) return (void)crn_err_memory(r->err), NULL;

@@ -274,6 +274,8 @@ static bool is_extra_name(const char *name) {
 static crn_status below(crn_build *b, crn_layer *l, const char *rest, const crn_layer *asker, const char *option,
                         crn_layer **out) {
   if (l->inner && l->inner->kind == CRN_SCOPE_LOOP) return crn_loop_outside_get(b, l, rest, asker, out);
+  crn_layer *unit = l->inner ? crn_map_get(&l->inner->layers, "") : NULL; /* of a masked_computation */
+  if (unit) return below(b, unit, rest, asker, option, out);
   if (l->inner) return crn_scope_get(b, l->inner, rest, asker, option, out);
   const char *name = crn_arena_printf(&b->net->arena, "%s/%s", l->name, rest);
   if (!name) return crn_err_memory(b->err);
