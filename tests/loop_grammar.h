@@ -19,8 +19,9 @@ typedef struct loop_draw {
   bool cell[LOOP_MAX]; /* has a state for get_last_hidden_state */
   bool keep[LOOP_MAX]; /* is_output_layer */
   bool last[LOOP_MAX]; /* need_last */
-  const char *pre;     /* before names of layers: "" in the loop itself */
-  bool deep;           /* inside of another loop already */
+  int depth;           /* scopes around: "base:" so often leads to the root */
+  bool sub;            /* in a sub network: "data" is its source */
+  int up;              /* layers of the scope around that may be read */
   bool frames;         /* weights over no frames would be nan: sequences must have some */
 } loop_draw;
 
@@ -28,11 +29,18 @@ static inline size_t pick(loop_draw *l, size_t n) { return draw_below(&l->d, n);
 static inline bool often(loop_draw *l, unsigned percent) { return draw_chance(&l->d, percent); }
 
 /* Classes that know their features whatever their sources are: cycles must have one. */
-static inline bool settles(int kind) { return kind <= 1 || (kind >= 5 && kind <= 7); }
+static inline bool settles(int kind) { return kind <= 1 || kind == 5 || kind == 6; }
 static inline int pick_settled(loop_draw *l) {
   int k = (int)pick(l, (size_t)l->n);
   while (k >= l->done && !settles(l->kind[k])) k = (int)pick(l, (size_t)l->n);
   return k;
+}
+
+/* Layer of the root. */
+static inline void put_root(loop_draw *l, const char *name) {
+  crn_str_addf(&l->s, "'");
+  for (int i = 0; i < l->depth; i++) crn_str_addf(&l->s, "base:");
+  crn_str_addf(&l->s, "%s'", name);
 }
 
 /* A source of two features: an earlier layer, any layer of the step before, or one around the loop. */
@@ -41,13 +49,20 @@ static inline void put_vector(loop_draw *l) {
     crn_str_addf(&l->s, "'%c'", 'a' + (int)pick(l, (size_t)l->done));
   else if (often(l, 65))
     crn_str_addf(&l->s, "'prev:%c'", 'a' + pick_settled(l));
+  else if (l->up && often(l, 50))
+    crn_str_addf(&l->s, "'base:%s%c'", often(l, 30) ? "prev:" : "", 'a' + (int)pick(l, (size_t)l->up));
+  else if (often(l, 50))
+    put_root(l, "vec");
   else
-    crn_str_addf(&l->s, "%s", ((const char *[]){"'base:vec'", "'base:vec'", "'in'", "'in'"})[pick(l, 4)]);
+    crn_str_addf(&l->s, "'in'");
 }
 /* Any number of features. */
 static inline void put_any(loop_draw *l) {
   if (often(l, 30))
-    crn_str_addf(&l->s, "%s", ((const char *[]){"'data:source'", "'data'", "'base:vec3'"})[pick(l, 3)]);
+    l->sub ? crn_str_addf(&l->s, "'data'")
+           : crn_str_addf(&l->s, l->depth > 1 || often(l, 60) ? "'data:source'" : "'data'");
+  else if (often(l, 15))
+    put_root(l, "vec3");
   else
     put_vector(l);
 }
@@ -80,6 +95,9 @@ static inline void put_unit(loop_draw *l) {
   crn_str_addf(&l->s, "'class': 'rec', 'unit': '%s', 'n_out': 2, 'from': ", units[pick(l, 5)]);
   put_list(l, 1, 2);
 }
+/* The layers of a scope within this one, with "output". */
+static inline void put_inside(loop_draw *l, bool sub);
+
 static inline void put_subnet(loop_draw *l) {
   crn_str_addf(&l->s, "'class': 'subnetwork', 'from': ");
   put_list(l, 1, 2);
@@ -90,37 +108,36 @@ static inline void put_subnet(loop_draw *l) {
       "'y': {'class': 'rnn_cell', 'unit': 'LSTMBlock', 'n_out': 2, 'from': 'data'}, 'output': {'class': 'copy', "
       "'from': 'y'}",
       "'y': {" LINEAR ", 'from': ['data', 'base:base:vec']}, 'output': {'class': 'cumsum', 'from': 'y'}"};
-  crn_str_addf(&l->s, ", 'subnetwork': {%s}", inner[pick(l, 4)]);
+  crn_str_addf(&l->s, ", 'subnetwork': {");
+  if (l->depth == 1 && often(l, 50))
+    crn_str_addf(&l->s, "%s", inner[pick(l, 4)]);
+  else
+    put_inside(l, true);
+  crn_str_addf(&l->s, "}");
 }
 
-/* All layers that a loop inside of this one consists of; its mean over the frames has two features. */
+/* A loop inside of this one, and what becomes of its frames. */
 static inline void put_nested(loop_draw *l, char name) {
-  static const char *const from[] = {"'base:enc'", "'base:data'", "['base:enc', 'base:data']", "'mul_%c'"};
-  const size_t k = pick(l, 4);
-  if (k == 3) {
-    crn_str_addf(&l->s, "'mul_%c': {'class': 'combine', 'kind': 'mul', 'from': ['base:enc', ", name);
+  const size_t k = pick(l, 3);
+  if (k == 2) {
+    crn_str_addf(&l->s, "'mul_%c': {'class': 'combine', 'kind': 'mul', 'from': [", name);
+    put_root(l, "enc");
+    crn_str_addf(&l->s, ", ");
     put_vector(l);
     crn_str_addf(&l->s, "]}, ");
   }
   crn_str_addf(&l->s, "'loop_%c': {'class': 'rec', 'from': ", name);
-  crn_str_addf(&l->s, from[k], name);
-  crn_str_addf(&l->s, ", 'unit': {'y': {%s, 'from': ['data:source', 'prev:y', 'base:", LINEAR);
-  if (l->done)
-    crn_str_addf(&l->s, "%c", 'a' + (int)pick(l, (size_t)l->done));
+  if (k == 2)
+    crn_str_addf(&l->s, "'mul_%c'", name);
   else
-    crn_str_addf(&l->s, "data:source");
-  crn_str_addf(&l->s, "'%s]%s}, ", often(l, 30) ? ", 'base:base:vec'" : "",
-               ((const char *[]){"", ", 'initial_output': 'ones'", ", 'initial_output': 'var'",
-                                 ", 'initial_output': 'base:base:vec'"})[pick(l, 4)]);
-  const bool mean = often(l, 50);
+    put_root(l, k ? "enc" : "data");
+  if (often(l, 30)) crn_str_addf(&l->s, ", 'optimize_move_layers_out': %%s");
+  crn_str_addf(&l->s, ", 'unit': {");
+  put_inside(l, false);
+  const bool mean = often(l, 30);
   l->frames |= mean;
-  static const char *const out[] = {
-      "'output': {'class': 'copy', 'from': 'y'}",
-      "'output': {'class': 'combine', 'kind': 'add', 'from': ['y', 'prev:y']}",
-      "'output': {'class': 'rnn_cell', 'unit': 'LSTMBlock', 'n_out': 2, 'from': ['y', 'data:source']}",
-      "'output': {'class': 'rec', 'unit': 'nativelstm2', 'n_out': 2, 'from': ['y']}"};
-  crn_str_addf(&l->s, "%s}}, '%c': {'class': 'reduce', 'mode': '%s', 'axes': 'T', 'from': 'loop_%c'", out[pick(l, 4)],
-               name, mean ? "mean" : "sum", name);
+  crn_str_addf(&l->s, "}}, '%c': {'class': 'reduce', 'mode': '%s', 'axes': 'T', 'from': 'loop_%c'", name,
+               mean ? "mean" : "sum", name);
 }
 static inline void put_masked(loop_draw *l, char name) {
   crn_str_addf(&l->s, "'sum_%c': {'class': 'reduce', 'mode': 'sum', 'axes': 'F', 'from': ", name);
@@ -157,13 +174,51 @@ static inline void put_history(loop_draw *l, char name) {
 }
 static inline void put_attention(loop_draw *l, char name) {
   l->frames = true;
-  crn_str_addf(&l->s, "'q_%c': {'class': 'combine', 'kind': 'add', 'from': ['base:enc', ", name);
+  crn_str_addf(&l->s, "'q_%c': {'class': 'combine', 'kind': 'add', 'from': [", name);
+  put_root(l, "enc");
+  crn_str_addf(&l->s, ", ");
   put_vector(l);
+  if (often(l, 30)) { /* frames beside one another */
+    l->frames = true;
+    crn_str_addf(&l->s,
+                 "]}, 'conv_%c': {'class': 'conv', 'filter_size': (1,), 'padding': 'valid', 'n_out': 2, "
+                 "'activation': 'tanh', 'from': 'q_%c'}, '%c': {'class': 'reduce', 'mode': 'max', 'axes': 'T', "
+                 "'from': 'conv_%c'",
+                 name, name, name, name);
+    return;
+  }
   crn_str_addf(&l->s,
                "]}, 't_%c': {'class': 'activation', 'activation': 'tanh', 'from': 'q_%c'}, 'e_%c': {'class': "
                "'linear', 'activation': None, 'n_out': 1, 'from': 't_%c'}, 'w_%c': {'class': 'softmax_over_spatial', "
-               "'from': 'e_%c'}, '%c': {'class': 'generic_attention', 'base': 'base:enc', 'weights': 'w_%c'",
+               "'from': 'e_%c'}, '%c': {'class': 'generic_attention', 'weights': 'w_%c', 'base': ",
                name, name, name, name, name, name, name, name);
+  put_root(l, "enc");
+}
+/* Other axes: parts of the features, the steps so far; labels; states. */
+static inline void put_shapes(loop_draw *l, char name) {
+  static const char *const text[] = {
+      "'x_%c': {'class': 'linear', 'activation': 'tanh', 'n_out': 6, 'from': [%s]}, 'y_%c': {'class': 'split_dims', "
+      "'axis': 'F', 'dims': (3, 2), 'from': 'x_%c'}, '%c': {'class': 'reduce', 'mode': 'max', 'axes': 'dim:3', 'from': "
+      "'y_%c'",
+      "'x_%c': {'class': 'linear', 'activation': 'sigmoid', 'n_out': 4, 'from': [%s]}, 'y_%c': {'class': 'dropout', "
+      "'dropout': 0.0, 'from': 'x_%c'}, '%c': {'class': 'gating', 'activation': 'tanh', 'from': 'y_%c'",
+      "'x_%c': {'class': 'linear', 'activation': 'tanh', 'n_out': 5, 'from': [%s]}, 'y_%c': {'class': 'softmax', "
+      "'n_out': 5, "
+      "'from': 'x_%c'}, '%c': {'class': 'slice', 'axis': 'F', 'slice_start': 1, 'slice_end': 3, 'from': 'y_%c'",
+      "'x_%c': {'class': 'linear', 'activation': None, 'n_out': 5, 'from': [%s]}, 'y_%c': {'class': 'reduce', 'mode': "
+      "'argmax', 'axes': 'F', 'from': 'x_%c'}, '%c': {'class': 'linear', 'activation': None, 'n_out': 2, 'from': "
+      "'y_%c'",
+      "'x_%c': {'class': 'rnn_cell', 'unit': 'BasicRNN', 'n_out': 2, 'from': [%s]}, 'y_%c': {'class': "
+      "'get_last_hidden_state', 'n_out': 2, 'from': 'x_%c'}, '%c': {'class': 'copy', 'from': 'y_%c'",
+      "'x_%c': {" LINEAR ", 'from': [%s]}, 'y_%c': {'class': 'expand_dims', 'axis': 'spatial', 'from': 'x_%c'}, '%c': "
+      "{'class': 'squeeze', 'axis': 'auto', 'from': 'y_%c'"};
+  crn_str text_before = l->s;
+  l->s = (crn_str){0};
+  put_any(l);
+  crn_str arg = l->s;
+  l->s = text_before;
+  crn_str_addf(&l->s, text[pick(l, 6)], name, crn_str_get(&arg), name, name, name, name);
+  crn_str_free(&arg);
 }
 static inline void put_step(loop_draw *l, char name) {
   crn_str_addf(&l->s,
@@ -197,24 +252,49 @@ static inline void put_item(loop_draw *l, char name, bool *cell) {
   if (k == 10) put_attention(l, name);
   if (k == 11 || k == 13) put_history(l, name);
   if (k == 12) put_nested(l, name);
+  if (k >= 14) put_shapes(l, name);
 }
 
-static inline void put_loop(loop_draw *l, const char *options) {
-  static const char *const initial[] = {"0", "1", "'zeros'", "'ones'", "'var'", "'base:vec'", "0.5"};
-  l->n = 2 + (int)pick(l, 5);
-  for (int i = 0; i < l->n; i++) l->kind[i] = i ? (int)pick(l, 14) : 0;
-  crn_str_addf(&l->s, "'loop': {'class': 'rec', %s, 'optimize_move_layers_out': %%s, 'unit': {", options);
-  crn_str_addf(&l->s, "'in': {" LINEAR ", 'from': 'data:source'}, ");
+/* n items, with the options that all may have; those of the outermost loop are read outside of it. */
+static inline void put_items(loop_draw *l, int n) {
+  static const char *const initial[] = {"0", "1", "'zeros'", "'ones'", "'var'", "vec", "0.5", "'apply(0)'"};
+  l->n = n;
+  l->done = 0;
+  for (int i = 0; i < l->n; i++) l->kind[i] = i ? (int)pick(l, l->depth < 3 ? 16 : 7) : 0;
   for (int i = 0; i < l->n; i++) {
     bool cell;
     put_item(l, (char)('a' + i), &cell);
     l->cell[i] = cell;
-    if (!cell && often(l, 45)) crn_str_addf(&l->s, ", 'initial_output': %s", initial[pick(l, 7)]);
-    if ((l->keep[i] = often(l, 35))) crn_str_addf(&l->s, ", 'is_output_layer': True");
-    if ((l->last[i] = often(l, 20))) crn_str_addf(&l->s, ", 'need_last': True");
+    if (!cell && often(l, 45)) {
+      const size_t k = pick(l, i ? 7 : 8);
+      crn_str_addf(&l->s, ", 'initial_output': ");
+      if (k == 5)
+        put_root(l, initial[k]);
+      else
+        crn_str_addf(&l->s, "%s", initial[k]);
+    }
+    if ((l->keep[i] = l->depth == 1 && often(l, 35))) crn_str_addf(&l->s, ", 'is_output_layer': True");
+    if ((l->last[i] = l->depth == 1 && often(l, 20))) crn_str_addf(&l->s, ", 'need_last': True");
     crn_str_addf(&l->s, "}, ");
     l->done = i + 1;
   }
+}
+
+static inline void put_inside(loop_draw *l, bool sub) {
+  loop_draw inner = {.d = l->d, .s = l->s, .depth = l->depth + 1, .sub = sub, .up = l->done};
+  crn_str_addf(&inner.s, "'in': {" LINEAR ", 'from': '%s'}, ", sub ? "data" : "data:source");
+  put_items(&inner, 1 + (int)pick(&inner, 3));
+  crn_str_addf(&inner.s, "'output': {'class': 'copy', 'from': '%c'}", 'a' + (int)pick(&inner, (size_t)inner.n));
+  l->d = inner.d;
+  l->s = inner.s;
+  l->frames |= inner.frames;
+}
+
+static inline void put_loop(loop_draw *l, const char *options) {
+  crn_str_addf(&l->s, "'loop': {'class': 'rec', %s, 'optimize_move_layers_out': %%s, 'unit': {", options);
+  crn_str_addf(&l->s, "'in': {" LINEAR ", 'from': 'data:source'}, ");
+  l->depth = 1;
+  put_items(l, 2 + (int)pick(l, 5));
   crn_str_addf(&l->s, "%s'output': {'class': 'copy', 'from': '%c'}}}, ",
                often(l, 30) ? "'ce': {'class': 'softmax', 'from': 'b', 'target': 'classes', 'loss': 'ce'}, " : "",
                'a' + (int)pick(l, (size_t)l->n));

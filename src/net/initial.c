@@ -73,7 +73,7 @@ crn_data *crn_initial_apply_zero(crn_exec *x, crn_layer *l, const crn_tmpl *t) {
     crn_slot *s = crn_exec_slot(x, l->src[i]);
     saved[i] = s->out;
     crn_tmpl step = l->src[i]->out;
-    const int axis = l->scope->loop && !l->body->loop ? crn_tmpl_find(&step, l->scope->loop->time_dim) : -1;
+    const int axis = crn_layer_moved_out(l) ? crn_tmpl_find(&step, l->scope->loop->time_dim) : -1;
     if (axis >= 0) crn_tmpl_remove(&step, axis);
     s->out = filled(x, l, &step, 0);
     if (!s->out) return NULL;
@@ -82,7 +82,7 @@ crn_data *crn_initial_apply_zero(crn_exec *x, crn_layer *l, const crn_tmpl *t) {
   own->out = out;
   crn_status st = l->desc->forward(x, l, out);
   own->out = before;
-  for (int i = 0; i < l->n_src; i++) crn_exec_slot(x, l->src[i])->out = saved[i];
+  for (int i = l->n_src; i-- > 0;) crn_exec_slot(x, l->src[i])->out = saved[i]; /* one may be there twice */
   return st == CRN_OK && out->v ? out : NULL;
 }
 

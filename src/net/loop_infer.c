@@ -85,10 +85,13 @@ static crn_status walk(crn_build *b, dfs *d, crn_loop *loop, crn_layer *root) {
   return CRN_OK;
 }
 
-static bool same_template(const crn_tmpl *a, const crn_tmpl *b) {
+/* sizes: fixed dims of one size count as the same, which may go round in a cycle for ever. */
+static bool same_template(const crn_tmpl *a, const crn_tmpl *b, bool sizes) {
   if (a->n != b->n || a->dtype != b->dtype || a->sparse != b->sparse || a->sparse_dim != b->sparse_dim) return false;
-  for (int i = 0; i < a->n; i++)
-    if (a->dims[i] != b->dims[i]) return false;
+  for (int i = 0; i < a->n; i++) {
+    const crn_dim *p = a->dims[i], *q = b->dims[i];
+    if (p != q && !(sizes && p->kind == q->kind && p->size >= 0 && p->size == q->size)) return false;
+  }
   return a->time_axis == b->time_axis && a->feature_axis == b->feature_axis && a->beam.choice == b->beam.choice &&
          a->n == b->n;
 }
@@ -187,10 +190,15 @@ static crn_status undefined(crn_build *b, crn_layer **order, int n) {
   return st;
 }
 
-/* Whether all that the layer reads in its loop is in order: a loop inside of it, once built, reads more. */
-static bool reads_ordered(const crn_layer *l) {
-  for (int k = 0; k < l->n_edges; k++)
-    if (l->edges[k].kind != CRN_EDGE_PARAM && l->edges[k].to->body == l->body && l->edges[k].to->visit != 2) return false;
+/* Whether all that the layer reads in its loop comes before it: a class may read more once it is inferred, and a loop
+ * inside does once it is built. seen: by index, what was inferred before. */
+static bool reads_ordered(const crn_layer *l, const bool *seen, int n_seen) {
+  for (int k = 0; k < l->n_edges; k++) {
+    const crn_layer *to = l->edges[k].to;
+    if (l->edges[k].kind == CRN_EDGE_PARAM || to->body != l->body) continue;
+    if (to->visit != 2 || to->index >= n_seen) return false;
+    if (l->edges[k].kind != CRN_EDGE_PREV && !seen[to->index]) return false;
+  }
   return true;
 }
 
@@ -205,35 +213,59 @@ static crn_status infer_or_wait(crn_build *b, crn_layer *l, bool first, crn_laye
   return CRN_OK;
 }
 
-/* *whole is false where there are more layers now, which must be put in order first. */
-static crn_status settle(crn_build *b, crn_layer **order, int n, bool *whole) {
+typedef struct round_result {
+  bool changed, all, any_lost, whole;
+  crn_layer *failed;
+} round_result;
+
+/* All layers once, as far as they are in order. */
+static crn_status settle_round(crn_build *b, crn_layer **order, int n, int round, bool *seen, int n_seen,
+                               round_result *q) {
+  *q = (round_result){.all = true, .whole = true};
+  memset(seen, 0, (size_t)n_seen);
+  for (int i = 0; i < n; i++) {
+    crn_layer *l = order[i];
+    const crn_tmpl before = l->out;
+    const bool was = l->out_known;
+    if (l->index < n_seen) seen[l->index] = true;
+    if (crn_build_lost(b, l)) {
+      l->out_known = false;
+      q->any_lost = true;
+      continue;
+    }
+    CRN_TRY(infer_or_wait(b, l, round == 0, &q->failed));
+    if (b->n_pending) CRN_TRY(crn_build_refs(b));
+    if (!(q->whole = reads_ordered(l, seen, n_seen))) return CRN_OK;
+    q->changed |= was != l->out_known || (l->out_known && !same_template(&before, &l->out, round >= n));
+    q->all &= l->out_known;
+  }
+  return CRN_OK;
+}
+
+static crn_status settle_rounds(crn_build *b, crn_layer **order, int n, bool *seen, int n_seen, bool *whole) {
   for (int round = 0; round < n + 8; round++) {
-    bool changed = false, all = true, any_lost = false;
-    crn_layer *failed = NULL;
-    for (int i = 0; i < n; i++) {
-      crn_layer *l = order[i];
-      const crn_tmpl before = l->out;
-      const bool was = l->out_known;
-      if (crn_build_lost(b, l)) {
-        l->out_known = false;
-        any_lost = true;
-        continue;
-      }
-      CRN_TRY(infer_or_wait(b, l, round == 0, &failed));
-      if (b->n_pending) CRN_TRY(crn_build_refs(b));
-      if (!(*whole = reads_ordered(l))) return CRN_OK;
-      changed |= was != l->out_known || (l->out_known && !same_template(&before, &l->out));
-      all &= l->out_known;
+    round_result q;
+    CRN_TRY(settle_round(b, order, n, round, seen, n_seen, &q));
+    if (!(*whole = q.whole)) return CRN_OK;
+    if (!q.changed && q.failed) {
+      CRN_TRY(crn_build_recover(b, q.failed, infer_in_cycle(b, q.failed, false)));
+      if (q.failed->failed) continue;
     }
-    if (!changed && failed) {
-      CRN_TRY(crn_build_recover(b, failed, infer_in_cycle(b, failed, false)));
-      if (failed->failed) continue;
-    }
-    if (!changed && any_lost) return crn_build_was_told(b);
-    if (!changed && all) return CRN_OK;
-    if (!changed && !infer_from_sources(b, order, n)) return undefined(b, order, n);
+    if (!q.changed && q.any_lost) return crn_build_was_told(b);
+    if (!q.changed && q.all) return CRN_OK;
+    if (!q.changed && !infer_from_sources(b, order, n)) return undefined(b, order, n);
   }
   return crn_layer_fail(b, order[0], CRN_E_CONFIG, "templates in the loop don't settle");
+}
+
+/* *whole is false where there are more layers now, or one reads a later one: they must be put in order first. */
+static crn_status settle(crn_build *b, crn_layer **order, int n, bool *whole) {
+  const int n_seen = b->net->n_layers;
+  bool *seen = crn_calloc((size_t)n_seen + 1, sizeof(*seen));
+  if (!seen) return crn_err_memory(b->err);
+  const crn_status st = settle_rounds(b, order, n, seen, n_seen, whole);
+  crn_free(seen);
+  return st;
 }
 
 /* All that the roots need in the loop, what is read before first. */

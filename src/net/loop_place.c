@@ -111,19 +111,21 @@ static bool meets_loop_axis(const crn_loop *loop, const crn_layer *l) {
   return false;
 }
 
-/* Whether a state goes from step to step: not where the layer runs over an axis of its own in each. */
-static bool carries_state(const crn_layer *l) {
-  if (l->n_states == 0 || l->out.time_axis < 0) return l->n_states > 0;
-  return crn_tmpl_find(&l->states[0].t, l->out.dims[l->out.time_axis]) >= 0;
+static bool is_source(const crn_layer *l, const crn_layer *to) {
+  for (int i = 0; i < l->n_src; i++)
+    if (l->src[i] == to) return true;
+  return false;
 }
 
 /* Whether a layer of the loop can differ from step to step. */
 static bool varies(const crn_loop *loop, const crn_layer *l, const bool *varying) {
-  if (l->desc == &crn_wrap_prev || l->desc == &crn_wrap_step || carries_state(l) || l->out.beam.choice == l)
+  if (l->desc == &crn_wrap_prev || l->desc == &crn_wrap_step || crn_layer_carries_state(l) || l->out.beam.choice == l)
     return true;
   if (l->desc == &crn_wrap_slice) return l->out.n < l->src[0]->out.n;
   for (int k = 0; k < l->n_edges; k++) {
     const crn_layer *to = l->edges[k].to;
+    if (l->inner && l->inner->kind == CRN_SCOPE_SUB && crn_v_is_dict(l->inner->dict) && is_source(l, to))
+      continue; /* a sub network need not use them */
     if (l->edges[k].kind != CRN_EDGE_PARAM && to->body == &loop->body && varying[to->index]) return true;
   }
   return false;
@@ -135,7 +137,7 @@ static bool needs_steps(const crn_loop *loop, const crn_layer *l, const bool *va
   const crn_layer *mask = !strcmp(l->desc->name, "masked_computation") ? crn_masked_mask(l) : NULL;
   if (mask && !(varying[mask->index] && varying[l->inner->data->index])) return true;
   const bool repeats = l->desc->flags & CRN_L_STATE_IS_OUTPUT; /* units do their input */
-  if ((!carries_state(l) || repeats) && !l->loss) return false;
+  if ((!crn_layer_carries_state(l) || repeats) && !l->loss) return false;
   for (int k = 0; k < l->n_edges; k++) {
     const crn_layer *to = l->edges[k].to;
     const bool value = l->edges[k].kind != CRN_EDGE_PARAM && l->edges[k].kind != CRN_EDGE_TARGET;

@@ -36,11 +36,13 @@ crn_layer *crn_masked_mask(const crn_layer *owner) {
 static crn_status masked_get(crn_build *b, crn_scope *scope, const char *name, const crn_layer *asker, const char *option,
                              crn_layer **out);
 
+static bool in_own_loop(const crn_layer *l) { return l->scope->loop && !crn_layer_moved_out(l); }
+
 static crn_status masked_make(crn_build *b, crn_layer *l) {
   masked_cfg *c = l->cfg;
   if (!crn_v_is_dict(c->unit))
     return crn_layer_fail(b, l, CRN_E_CONFIG, "option 'unit': expected a layer dict, got %s", crn_v_kind_name(c->unit));
-  c->by_step = l->body->loop != NULL && crn_v_is_none(crn_v_get(l->dict, "masked_from"));
+  c->by_step = in_own_loop(l) && crn_v_is_none(crn_v_get(l->dict, "masked_from"));
   if (crn_v_is_none(l->common.initial_output)) l->common.initial_output = crn_v_get(c->unit, "initial_output");
   crn_scope *s = crn_scope_new(b, CRN_SCOPE_SUB, l->scope, l, NULL);
   if (!s) return crn_err_memory(b->err);
@@ -294,7 +296,7 @@ static crn_status unmask_infer(crn_build *b, crn_layer *l) {
   const unmask_cfg *c = l->cfg;
   const crn_tmpl *y = crn_source_tmpl(l, 0), *m = &c->mask->out;
   if (l->n_src != 1) return crn_layer_fail(b, l, CRN_E_CONFIG, "needs exactly one source, got %d", l->n_src);
-  l->out_known = y && (c->mask->out_known || l->body->loop);
+  l->out_known = y && (c->mask->out_known || in_own_loop(l));
   if (!l->out_known) return CRN_OK;
   l->out = *y;
   if (y->time_axis < 0) return CRN_OK;

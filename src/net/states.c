@@ -23,10 +23,16 @@ static crn_data *first_state(crn_exec *x, crn_layer *owner, int i) {
   return d->v ? d : NULL;
 }
 
+bool crn_layer_carries_state(const crn_layer *l) {
+  if (l->n_states == 0 || l->out.time_axis < 0) return l->n_states > 0;
+  return crn_tmpl_find(&l->states[0].t, l->out.dims[l->out.time_axis]) >= 0;
+}
+
 /* State i before this step in the layer's order of hypotheses, as it is: one that grows stays a history. */
 static const crn_data *state_before(crn_exec *x, crn_layer *l, int i) {
   crn_slot *s = crn_exec_slot(x, l);
   if (crn_run_failed(&x->run)) return NULL;
+  if (l->body->loop && !crn_layer_carries_state(l)) return first_state(x, l, i);
   if (!s->before[i] && !(s->before[i] = first_state(x, l, i))) return NULL;
   return crn_beam_move(x, s->before[i], s->out->beam);
 }
