@@ -21,6 +21,8 @@ typedef struct loop_draw {
   bool last[LOOP_MAX]; /* need_last */
   int depth;           /* scopes around: "base:" so often leads to the root */
   bool sub;            /* in a sub network: "data" is its source */
+  bool ends;           /* the loop has no source and ends itself */
+  bool eos;            /* include_eos */
   int up;              /* layers of the scope around that may be read */
   bool frames;         /* weights over no frames would be nan: sequences must have some */
 } loop_draw;
@@ -58,7 +60,9 @@ static inline void put_vector(loop_draw *l) {
 }
 /* Any number of features. */
 static inline void put_any(loop_draw *l) {
-  if (often(l, 30))
+  if (l->ends && l->depth == 1) /* no frames to read */
+    put_vector(l);
+  else if (often(l, 30))
     l->sub ? crn_str_addf(&l->s, "'data'")
            : crn_str_addf(&l->s, l->depth > 1 || often(l, 60) ? "'data:source'" : "'data'");
   else if (often(l, 15))
@@ -274,7 +278,7 @@ static inline void put_items(loop_draw *l, int n) {
         crn_str_addf(&l->s, "%s", initial[k]);
     }
     if ((l->keep[i] = l->depth == 1 && often(l, 35))) crn_str_addf(&l->s, ", 'is_output_layer': True");
-    if ((l->last[i] = l->depth == 1 && often(l, 20))) crn_str_addf(&l->s, ", 'need_last': True");
+    if ((l->last[i] = l->depth == 1 && !l->eos && often(l, 20))) crn_str_addf(&l->s, ", 'need_last': True");
     crn_str_addf(&l->s, "}, ");
     l->done = i + 1;
   }
@@ -292,12 +296,17 @@ static inline void put_inside(loop_draw *l, bool sub) {
 
 static inline void put_loop(loop_draw *l, const char *options) {
   crn_str_addf(&l->s, "'loop': {'class': 'rec', %s, 'optimize_move_layers_out': %%s, 'unit': {", options);
-  crn_str_addf(&l->s, "'in': {" LINEAR ", 'from': 'data:source'}, ");
+  crn_str_addf(&l->s, "'in': {" LINEAR ", 'from': '%s'}, ", l->ends ? "base:vec3" : "data:source");
   l->depth = 1;
   put_items(l, 2 + (int)pick(l, 5));
-  crn_str_addf(&l->s, "%s'output': {'class': 'copy', 'from': '%c'}}}, ",
-               often(l, 30) ? "'ce': {'class': 'softmax', 'from': 'b', 'target': 'classes', 'loss': 'ce'}, " : "",
-               'a' + (int)pick(l, (size_t)l->n));
+  if (l->ends)
+    crn_str_addf(&l->s,
+                 "'end_sum': {'class': 'reduce', 'mode': 'sum', 'axes': 'F', 'from': '%c'}, 'end': {'class': "
+                 "'compare', 'kind': 'greater', 'value': 0.2113, 'from': 'end_sum'}, ",
+                 'a' + (int)pick(l, (size_t)l->n));
+  else if (often(l, 30))
+    crn_str_addf(&l->s, "'ce': {'class': 'softmax', 'from': 'b', 'target': 'classes', 'loss': 'ce'}, ");
+  crn_str_addf(&l->s, "'output': {'class': 'copy', 'from': '%c'}}}, ", 'a' + (int)pick(l, (size_t)l->n));
 }
 
 /* A whole network, where "%s" stands for optimize_move_layers_out's value. */
@@ -306,7 +315,12 @@ static inline void put_network(loop_draw *l) {
                "{'enc': {" LINEAR ", 'from': 'data'}, 'enc2': {" LINEAR ", 'from': 'enc'}, 'vec': {'class': 'reduce', "
                "'mode': 'sum', 'axes': 'T', 'from': 'enc'}, 'vec3': {'class': 'linear', 'n_out': 3, "
                "'activation': 'tanh', 'from': 'vec'}, ");
-  put_loop(l, often(l, 70) ? "'from': 'data'" : often(l, 50) ? "'from': ['enc', 'data']" : "'from': 'enc2'");
+  l->ends = often(l, 30);
+  l->eos = l->ends && often(l, 40);
+  if (l->ends)
+    put_loop(l, l->eos ? "'from': [], 'max_seq_len': 4, 'include_eos': True" : "'from': [], 'max_seq_len': 5");
+  else
+    put_loop(l, often(l, 70) ? "'from': 'data'" : often(l, 50) ? "'from': ['enc', 'data']" : "'from': 'enc2'");
   for (int i = 0; i < l->n; i++) {
     const char c = (char)('a' + i);
     if (l->keep[i])
@@ -319,7 +333,9 @@ static inline void put_network(loop_draw *l) {
                    "'is_output_layer': True}, ",
                    c, c);
   }
-  crn_str_addf(&l->s, "'output': {'class': 'softmax', 'from': 'loop', 'loss': 'ce', 'target': 'classes'}}");
+  crn_str_addf(&l->s, l->ends ? "'output': {'class': 'reduce', 'mode': 'sum', 'axes': 'T', 'from': 'loop', 'loss': "
+                                "'as_is'}}"
+                              : "'output': {'class': 'softmax', 'from': 'loop', 'loss': 'ce', 'target': 'classes'}}");
 }
 
 #endif

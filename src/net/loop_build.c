@@ -480,7 +480,14 @@ static crn_status result_template(crn_build *b, crn_loop *loop) {
   rec->out = *t;
   int perm[CRN_MAX_RANK], k = 1;
   const int axis = crn_tmpl_find(t, loop->time_dim);
-  if (axis < 0) return crn_tmpl_insert(&rec->out, 0, loop->time_dim, b->err);
+  if (axis < 0) { /* the same in all steps */
+    rec->out.time_explicit = false;
+    CRN_TRY(crn_tmpl_insert(&rec->out, 0, loop->time_dim, b->err));
+    rec->out.time_axis = 0;
+    rec->out.time_explicit = !crn_dim_is_dynamic(loop->time_dim);
+    crn_tmpl_update_roles(&rec->out);
+    return CRN_OK;
+  }
   perm[0] = axis;
   for (int i = 0; i < t->n; i++)
     if (i != axis) perm[k++] = i;

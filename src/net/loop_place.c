@@ -14,6 +14,7 @@ typedef struct unit {
   bool in_set, searching_choice, self_prev;
   bool stays; /* its state is read in each step, it reads one, it meets the loop's axis, or runs on what is the same in
                  all steps */
+  bool needs_length; /* which isn't known before the loop ran */
   unsigned char *now, *prev; /* dependencies: n flags each */
   int tie;                   /* smallest index of the units collocated with it */
 } unit;
@@ -136,7 +137,7 @@ static bool varies(const crn_loop *loop, const crn_layer *l, const bool *varying
 static bool needs_steps(const crn_loop *loop, const crn_layer *l, const bool *varying) {
   const crn_layer *mask = !strcmp(l->desc->name, "masked_computation") ? crn_masked_mask(l) : NULL;
   if (mask && !(varying[mask->index] && varying[l->inner->data->index])) return true;
-  const bool repeats = l->desc->flags & CRN_L_STATE_IS_OUTPUT; /* units do their input */
+  const bool repeats = l->desc->flags & CRN_L_STATE_IS_OUTPUT && !loop->unknown_len; /* units do their input */
   if ((!crn_layer_carries_state(l) || repeats) && !l->loss) return false;
   for (int k = 0; k < l->n_edges; k++) {
     const crn_layer *to = l->edges[k].to;
@@ -188,6 +189,8 @@ static crn_status make_units(crn_build *b, crn_loop *loop, crn_layer **order, in
     if (u >= 0 && meets_loop_axis(loop, l)) us->u[u].stays = true;
   }
   CRN_TRY(keep_what_needs_steps(b, loop, order, n, us));
+  for (int i = 0; loop->unknown_len && i < us->n; i++) /* what is before the first step, and then the same */
+    us->u[i].needs_length = memchr(us->u[i].prev, 1, (size_t)us->n) != NULL;
   for (int i = 0; i < us->n; i++) { /* collocated layers move together */
     const crn_value *with = crn_v_get(crn_v_get(loop->inside->dict, us->u[i].name), "collocate_with");
     for (size_t k = 0; k < (crn_v_is_str(with) ? 1 : crn_v_len(with)); k++) {
@@ -214,7 +217,7 @@ static bool can_move_output(const units *us, int i, int tie) {
 }
 
 static bool can_move_input(const units *us, int i, int tie) {
-  if (fixed(us, i) || !strcmp(us->u[i].name, ":i")) return false;
+  if (fixed(us, i) || us->u[i].needs_length || !strcmp(us->u[i].name, ":i")) return false;
   for (int k = 0; k < us->n; k++)
     if (us->u[k].in_set && us->u[k].tie != tie && (us->u[i].now[k] || us->u[i].prev[k])) return false;
   return true;

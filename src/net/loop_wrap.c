@@ -81,15 +81,23 @@ const crn_layer_desc crn_wrap_prev = {.name = "prev", .doc = "Gives the output o
 
 /* ---- one frame of something outside ---- */
 
+/* A moved layer may have another time axis, in all steps the same. */
+static int sliced_axis(const crn_layer *l, const crn_tmpl *t) {
+  const crn_loop *loop = l->scope->loop;
+  if (l->src[0]->scope->kind != CRN_SCOPE_MOVED) return loop_axis_of(loop, t);
+  const int axis = crn_tmpl_find(t, loop->time_dim);
+  if (axis >= 0 || !loop->source || loop->source->out.time_axis < 0) return axis;
+  return crn_tmpl_find(t, loop->source->out.dims[loop->source->out.time_axis]);
+}
+
 static crn_status slice_infer(crn_build *b, crn_layer *l) {
   const crn_layer *outer = l->src[0];
-  const crn_loop *loop = l->scope->loop;
   if (!outer->out_known) {
     l->out_known = false;
     return CRN_OK;
   }
   l->out = outer->out;
-  const int axis = loop_axis_of(loop, &outer->out);
+  const int axis = sliced_axis(l, &outer->out);
   if (axis < 0) {
     if (l->name[0] == 'd' && !strncmp(l->name, "data:", 5))
       return crn_layer_fail(b, l, CRN_E_CONFIG, "'%s' has no time axis: use 'base:%s' for the whole", l->name, l->name);
@@ -110,7 +118,7 @@ static crn_status slice_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   if (!lr->sliced[i]) {
     const crn_data *d = crn_exec_slot(x, l->src[0])->out;
     if (!d || !d->v) return crn_exec_fail(x, l, "the value of '%s' is not there", l->src[0]->path);
-    const int axis = loop_axis_of(loop, &d->t);
+    const int axis = sliced_axis(l, &d->t);
     if (axis < 0) return take(x, d, out);
     int perm[CRN_MAX_RANK], k = 1;
     perm[0] = axis;

@@ -66,15 +66,17 @@ static crn_status loop_forward(crn_exec *x, crn_layer *l, crn_data *out) {
   int axis = crn_tmpl_find(&d->t, loop->time_dim), perm[CRN_MAX_RANK], k = 1;
   crn_data *tm;
   if (axis < 0) { /* constant in the loop: repeated */
-    if (!loop->len_layer) return crn_exec_fail(x, l, "the result does not depend on the loop's axis, and its length is not known");
-    const crn_data *len = crn_exec_slot(x, loop->len_layer)->out;
+    const crn_loop_run *lr = crn_exec_loop(x, loop);
+    const crn_data *len = loop->len_layer ? crn_exec_slot(x, loop->len_layer)->out : NULL;
+    const crn_data *lens = len ? len->len[loop->len_axis] : lr->lens;
+    if (!len && !(d = crn_beam_move(x, d, lens->beam))) return r->err->code;
     int64_t shape[CRN_MAX_RANK];
-    shape[0] = len->v->shape[loop->len_axis];
+    shape[0] = len ? len->v->shape[loop->len_axis] : lr->n_steps;
     for (int i = 0; i < d->v->rank; i++) shape[i + 1] = d->v->shape[i];
     if (!(tm = crn_data_copy(r, d))) return r->err->code;
     tm->v = crn_broadcast_to(r, crn_expand_dims(r, d->v, 0), d->v->rank + 1, shape);
     for (int i = d->t.n; i-- > 0;) tm->len[i + 1] = d->len[i];
-    tm->len[0] = len->len[loop->len_axis];
+    tm->len[0] = lens;
     tm->pre = NULL;
   } else {
     perm[0] = axis;
