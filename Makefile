@@ -26,7 +26,7 @@ test: build # only the tests, only the release build
 check-tf: build # TensorFlow (installed into a virtual environment) reads the checkpoints that we write
 	tools/check_tf $(BUILD)
 
-demo: # DEMO=name: one of them; on a fresh machine this installs what is missing first
+demo: # DEMO=name: one of them, DEMO=all: the long one too; on a fresh machine this installs what is missing first
 	tools/setup
 	$(MAKE) build
 	demos/run $(BUILD) $(DEMO)
