@@ -289,8 +289,7 @@ static void mask_of_dropout(void **state) {
   static const char *const fine[] = {
       MASKED("linear", ", 'mask': 'dropout', 'dropout': .5"), MASKED("rec", ", 'mask': 'unity'"),
       MASKED("linear", ", 'mask': None"),
-      "{'output': {'class': 'reduce', 'axis': 'T', 'mode': 'max', 'from': 'data', 'mask': "
-      "'unity'}}"};
+      "{'output': {'class': 'reduce', 'axis': 'T', 'mode': 'max', 'from': 'data', 'mask': 'unity'}}"};
   for (size_t i = 0; i < sizeof(fine) / sizeof(*fine); i++) {
     checked_net c;
     net_must_open(&c, fine[i], "", false, CRN_F32);
