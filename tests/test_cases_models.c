@@ -3,21 +3,9 @@
  * Small cases of starting from a model, through the engine: batch norm over versions of its names, preload_from_files,
  * shared parameters in a loop, and the ways in which a checkpoint can be named.
  */
-#include "training_run.h"
+#include "task_folder.h"
 
 #include "ckpt/bundle.h"
-
-static char folder[64];
-static int make(void **state) { return (void)state, make_folder(folder), 0; }
-static int clean(void **state) { return (void)state, remove_folder(folder), 0; }
-
-static const char *in_folder(const char *name) {
-  static char paths[8][128];
-  static int n;
-  char *p = paths[n++ % 8];
-  (void)snprintf(p, sizeof paths[0], "%s/%s", folder, name);
-  return p;
-}
 
 typedef struct variable {
   const char *name;
@@ -294,5 +282,5 @@ int main(void) {
                                      cmocka_unit_test(test_reuse_in_loop),
                                      cmocka_unit_test(test_names),
                                      cmocka_unit_test(test_recorded)};
-  return cmocka_run_group_tests(tests, make, clean);
+  return cmocka_run_group_tests(tests, make_task_folder, remove_task_folder);
 }

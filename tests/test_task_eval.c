@@ -3,7 +3,7 @@
  * Task eval: scores by sequence and position against the recorded ones of the whole; and keys that change what a task
  * does or writes: need_data, dry_run, log_batch_size, device, and those that training refuses.
  */
-#include "training_run.h"
+#include "task_folder.h"
 
 #include <dirent.h>
 
@@ -12,18 +12,6 @@
 
 #define ADAM DATA "training/adam/"
 #define MODEL ADAM "reference/model.004"
-
-static char folder[64];
-static int make(void **state) { return (void)state, make_folder(folder), 0; }
-static int clean(void **state) { return (void)state, remove_folder(folder), 0; }
-
-static const char *in_folder(const char *name) {
-  static char paths[8][128];
-  static int n;
-  char *p = paths[n++ % 8];
-  (void)snprintf(p, sizeof paths[0], "%s/%s", folder, name);
-  return p;
-}
 
 static void run(task_fn task, const char *const *settings, crn_str *log) {
   crn_err err = {0};
@@ -273,5 +261,5 @@ int main(void) {
                                      cmocka_unit_test(test_need_data),
                                      cmocka_unit_test(test_step_lines),
                                      cmocka_unit_test(test_refused_in_training)};
-  return cmocka_run_group_tests(tests, make, clean);
+  return cmocka_run_group_tests(tests, make_task_folder, remove_task_folder);
 }

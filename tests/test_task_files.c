@@ -3,7 +3,7 @@
  * Output files of tasks: missing folders are made, what can't be written is said before the work, and a task that stops
  * half way leaves nothing behind.
  */
-#include "training_run.h"
+#include "task_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,18 +14,6 @@
 
 #define ADAM DATA "training/adam/"
 #define ATTENTION DATA "endtoend/attention/"
-
-static char folder[64];
-static int make(void **state) { return (void)state, make_folder(folder), 0; }
-static int clean(void **state) { return (void)state, remove_folder(folder), 0; }
-
-static const char *in_folder(const char *name) {
-  static char paths[8][128];
-  static int n;
-  char *p = paths[n++ % 8];
-  (void)snprintf(p, sizeof paths[0], "%s/%s", folder, name);
-  return p;
-}
 
 static int entries(const char *path) {
   int n = 0;
@@ -201,5 +189,5 @@ int main(void) {
       cmocka_unit_test(test_wait),
       cmocka_unit_test(test_prepare),
   };
-  return cmocka_run_group_tests(tests, make, clean);
+  return cmocka_run_group_tests(tests, make_task_folder, remove_task_folder);
 }

@@ -3,7 +3,7 @@
  * Tasks forward, compute_priors, initialize_model and cleanup_old_models, on a recorded model: what forward writes must
  * give the recorded score and error, and the priors must be the average of it.
  */
-#include "training_run.h"
+#include "task_folder.h"
 
 #include <sys/stat.h>
 
@@ -12,18 +12,6 @@
 
 #define ADAM DATA "training/adam/"
 #define DEV DATA "training/dev.hdf"
-
-static char folder[64];
-static int make(void **state) { return (void)state, make_folder(folder), 0; }
-static int clean(void **state) { return (void)state, remove_folder(folder), 0; }
-
-static const char *in_folder(const char *name) {
-  static char paths[8][128];
-  static int n;
-  char *p = paths[n++ % 8];
-  (void)snprintf(p, sizeof paths[0], "%s/%s", folder, name);
-  return p;
-}
 
 static void run(task_fn task, const char *const *settings) {
   crn_err err = {0};
@@ -239,5 +227,5 @@ static void test_cleanup(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_forward), cmocka_unit_test(test_forward_layers),
                                      cmocka_unit_test(test_initialize), cmocka_unit_test(test_cleanup)};
-  return cmocka_run_group_tests(tests, make, clean);
+  return cmocka_run_group_tests(tests, make_task_folder, remove_task_folder);
 }

@@ -3,7 +3,7 @@
  * The recorded attention model end to end: its search results for all sequences, the scores of task eval, the forms of
  * the search output file, n-best lists, and what task search refuses.
  */
-#include "training_run.h"
+#include "task_folder.h"
 
 #include <zlib.h>
 
@@ -11,18 +11,6 @@
 #include "train/search_text.h"
 
 #define ATTENTION DATA "endtoend/attention/"
-
-static char folder[64];
-static int make(void **state) { return (void)state, make_folder(folder), 0; }
-static int clean(void **state) { return (void)state, remove_folder(folder), 0; }
-
-static const char *in_folder(const char *name) {
-  static char paths[4][128];
-  static int n;
-  char *p = paths[n++ % 4];
-  (void)snprintf(p, sizeof paths[0], "%s/%s", folder, name);
-  return p;
-}
 
 /* Settings for a search that writes to a file. */
 #define SEARCH(file, format)                                                                                           \
@@ -273,5 +261,5 @@ int main(void) {
       cmocka_unit_test(test_refused),          cmocka_unit_test(test_eval_scores),
       cmocka_unit_test(test_file_forms),       cmocka_unit_test(test_attention_weights),
   };
-  return cmocka_run_group_tests(tests, make, clean);
+  return cmocka_run_group_tests(tests, make_task_folder, remove_task_folder);
 }

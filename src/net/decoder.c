@@ -104,9 +104,8 @@ static crn_status begin(crn_decoder *d) {
 crn_status crn_decoder_begin(crn_decoder *d, crn_exec *x, const crn_layer *rec, crn_err *err) {
   memset(d, 0, sizeof(*d));
   d->exec = x;
-  if (!rec || strcmp(rec->desc->name, "rec") != 0 || !((const crn_rec_cfg *)rec->cfg)->loop)
-    return crn_fail(err, CRN_E_CONFIG, "layer '%s' is no loop", rec ? rec->path : "?");
-  d->loop = ((const crn_rec_cfg *)rec->cfg)->loop;
+  d->loop = rec ? crn_layer_loop(rec) : NULL;
+  if (!d->loop) return crn_fail(err, CRN_E_CONFIG, "layer '%s' is no loop", rec ? rec->path : "?");
   int n_choices = 0;
   for (int i = 0; i < d->loop->body.n; i++) n_choices += decides(d->loop->body.order[i]);
   if (!n_choices) return crn_fail(err, CRN_E_CONFIG, "loop '%s' has no searching choice", rec->path);

@@ -173,14 +173,10 @@ static crn_status make_source(crn_build *b, crn_loop *loop) {
   }
   const char *name = crn_arena_printf(&b->net->arena, "%s:source", rec->name);
   if (!name) return crn_err_memory(b->err);
-  CRN_TRY(crn_layer_make_internal(b, rec->scope, rec->body, name, &crn_wrap_concat, rec->src[0], CRN_EDGE_DATA,
-                                  &loop->source));
-  loop->source->src = rec->src;
-  loop->source->n_src = rec->n_src;
+  CRN_TRY(crn_wrap_sources(b, rec->scope, rec->body, name, rec->src, rec->n_src, &loop->source));
   loop->source->common.dropout = rec->common.dropout;
   loop->source->common.dropout_noise_shape = rec->common.dropout_noise_shape;
   loop->source->common.dropout_axis = rec->common.dropout_axis;
-  for (int i = 1; i < rec->n_src; i++) CRN_TRY(crn_layer_add_edge(b, loop->source, rec->src[i], CRN_EDGE_DATA, "from"));
   return crn_layer_add_edge(b, rec, loop->source, CRN_EDGE_DATA, "from");
 }
 

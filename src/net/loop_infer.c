@@ -268,11 +268,14 @@ static crn_status settle(crn_build *b, crn_layer **order, int n, bool *whole) {
   return st;
 }
 
-/* All that the roots need in the loop, what is read before first. */
-static crn_status put_in_order(crn_build *b, dfs *d, crn_loop *loop, crn_layer **roots, int n_roots) {
+static void forget_order(crn_build *b, dfs *d, const crn_loop *loop) {
   d->n = d->n_order = 0;
   for (int i = 0; i < b->net->n_layers; i++)
     if (b->net->layers[i]->body == &loop->body) b->net->layers[i]->visit = 0;
+}
+
+/* All that the roots need in the loop and that isn't in order yet, what is read before first. */
+static crn_status put_in_order(crn_build *b, dfs *d, crn_loop *loop, crn_layer **roots, int n_roots) {
   for (int i = 0; i < n_roots; i++) CRN_TRY(walk(b, d, loop, roots[i]));
   for (int i = 0; i < d->n_order; i++) /* grows while it is walked */
     for (int k = 0; k < d->order[i]->n_edges; k++)
@@ -285,11 +288,11 @@ crn_status crn_loop_infer_inside(crn_build *b, crn_loop *loop, crn_layer **roots
                                  int *n) {
   dfs d = {0};
   crn_status st = CRN_OK;
-  bool whole = false;
-  while (st == CRN_OK && !whole) {
+  for (bool whole = false; st == CRN_OK && !whole;) {
     whole = true;
     st = put_in_order(b, &d, loop, roots, n_roots);
     if (st == CRN_OK && d.n_order) st = settle(b, d.order, d.n_order, &whole);
+    if (!whole) forget_order(b, &d, loop);
   }
   crn_free(d.stack);
   crn_free(d.next);

@@ -153,10 +153,7 @@ static crn_status masked_source(crn_build *b, crn_layer *l, crn_layer **out) {
   if (n == 1) return *out = src[0], CRN_OK;
   const char *name = crn_arena_printf(&b->net->arena, "%s:sources", l->name);
   if (!name) return crn_err_memory(b->err);
-  CRN_TRY(crn_layer_make_internal(b, l->scope, l->body, name, &crn_wrap_concat, src[0], CRN_EDGE_DATA, out));
-  (*out)->src = src;
-  (*out)->n_src = n;
-  for (int i = 1; i < n; i++) CRN_TRY(crn_layer_add_edge(b, *out, src[i], CRN_EDGE_DATA, "from"));
+  CRN_TRY(crn_wrap_sources(b, l->scope, l->body, name, src, n, out));
   return crn_layer_add_edge(b, l, *out, CRN_EDGE_DATA, "from");
 }
 

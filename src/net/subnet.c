@@ -47,12 +47,9 @@ static crn_status subnet_data(crn_build *b, crn_layer *l, crn_scope *s) {
     return crn_map_set(&s->layers, "data", s->data) == CRN_OK ? CRN_OK : crn_err_memory(b->err);
   }
   crn_layer *d;
-  CRN_TRY(crn_layer_make_internal(b, s, l->body, "data", &crn_wrap_concat, l->src[0], CRN_EDGE_DATA, &d));
-  d->src = l->src;
-  d->n_src = l->n_src;
+  CRN_TRY(crn_wrap_sources(b, s, l->body, "data", l->src, l->n_src, &d));
   d->common.dropout = p;
   d->common.dropout_noise_shape = c->dropout_noise_shape;
-  for (int i = 1; i < l->n_src; i++) CRN_TRY(crn_layer_add_edge(b, d, l->src[i], CRN_EDGE_DATA, "from"));
   s->data = d;
   return CRN_OK;
 }

@@ -103,3 +103,12 @@ static crn_status concat_forward(crn_exec *x, crn_layer *l, crn_data *out) {
 
 const crn_layer_desc crn_wrap_concat = {.name = "sources", .doc = "Gives several sources as one.", .opts = no_opts,
                                         .flags = CRN_L_INTERNAL, .infer = concat_infer, .forward = concat_forward};
+
+crn_status crn_wrap_sources(crn_build *b, crn_scope *s, crn_body *body, const char *name, crn_layer **src, int n,
+                            crn_layer **out) {
+  CRN_TRY(crn_layer_make_internal(b, s, body, name, &crn_wrap_concat, src[0], CRN_EDGE_DATA, out));
+  (*out)->src = src;
+  (*out)->n_src = n;
+  for (int i = 1; i < n; i++) CRN_TRY(crn_layer_add_edge(b, *out, src[i], CRN_EDGE_DATA, "from"));
+  return CRN_OK;
+}
