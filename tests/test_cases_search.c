@@ -186,9 +186,47 @@ static void test_steady(void **state) {
   search_close(&s);
 }
 
+#define SEARCHES(name)                                                                                                 \
+  "'" name "': {'class': 'rec', 'from': [], 'target': 'classes', 'max_seq_len': 4, 'unit': {'e': {'class': 'linear', " \
+  "'from': 'prev:output', 'n_out': 2}, 'p': {'class': 'linear', 'from': ['e'%s], 'n_out': 3}, 'output': {'class': "    \
+  "'choice', 'from': 'p', 'input_type': 'log_prob', 'target': 'classes', 'beam_size': 2, 'initial_output': 0}, "       \
+  "'end': {'class': 'compare', 'from': 'output', 'value': 0}}}, '" name "_max': {'class': 'reduce', 'mode': 'max', "   \
+  "'axes': 'T', 'from': '" name "_vec'}, '" name "_vec': {'class': 'linear', 'n_out': 2, 'from': '" name "'}, "
+
+/* Two searches, read by one layer: that can only be where the second one continues the first one's hypotheses. */
+static void test_two_searches(void **state) {
+  (void)state;
+  for (int continued = 0; continued < 2; continued++) {
+    crn_arena arena = {0};
+    crn_err err = {0};
+    crn_value *config = NULL;
+    crn_net *net = NULL;
+    crn_store *store = crn_store_new(CRN_F32);
+    const char *text = crn_arena_printf(
+        &arena,
+        "{'extern_data': {'data': {'dim': 2}, 'classes': {'dim': 3, 'sparse': True}}, 'network': {" SEARCHES("a")
+            SEARCHES("b") "'output': {'class': 'combine', 'kind': 'add', 'from': ['a_max', 'b_max']}}}",
+        "", continued ? ", 'base:a_max'" : "");
+    assert_int_equal(crn_v_parse_literal(&arena, text, "test", &config, &err), CRN_OK);
+    const crn_status st = crn_net_build(config, (crn_net_mode){.search = true}, store, NULL, &net, &err);
+    if (continued) {
+      if (st != CRN_OK) fail_msg("%s", crn_err_text(&err));
+      crn_net_free(net);
+    } else {
+      assert_string_equal(crn_err_text(&err),
+                          "network: layer 'output' (combine): its inputs are ordered by choices that don't continue "
+                          "each other: 'a_max' by 'a/output', 'b_max' by 'b/output'");
+    }
+    crn_err_clear(&err);
+    crn_store_free(store);
+    crn_arena_free(&arena);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper),      cmocka_unit_test(test_batch),
-                                     cmocka_unit_test(test_scalar_end), cmocka_unit_test(test_no_reference),
-                                     cmocka_unit_test(test_steady),     cmocka_unit_test(test_cut)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_searches), cmocka_unit_test(test_paper),
+                                     cmocka_unit_test(test_batch),        cmocka_unit_test(test_scalar_end),
+                                     cmocka_unit_test(test_no_reference), cmocka_unit_test(test_steady),
+                                     cmocka_unit_test(test_cut)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

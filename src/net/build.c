@@ -405,6 +405,7 @@ static crn_status net_build(crn_build *b) {
   CRN_TRY(build_triggered(b, false));
   if (b->n_problems) return CRN_OK;
   CRN_TRY(mark_live(b));
+  CRN_TRY(crn_build_check_beams(b));
   CRN_TRY(crn_build_params(b));
   CRN_TRY(crn_build_collect_losses(b));
   CRN_TRY(crn_build_fuse(b));

@@ -42,6 +42,8 @@ crn_status crn_layer_make_internal(crn_build *b, crn_scope *scope, crn_body *bod
 /* Layer that gives n sources as one; whoever reads it adds the edge. src stays in use. (wrappers.c) */
 crn_status crn_wrap_sources(crn_build *b, crn_scope *s, crn_body *body, const char *name, crn_layer **src, int n,
                             crn_layer **out);
+/* No layer reads hypotheses that can't be brought into one order (beam_check.c). */
+crn_status crn_build_check_beams(crn_build *b);
 /* Whether a state goes from step to step of a loop: not where the layer runs over an axis of its own in each (states.c). */
 bool crn_layer_carries_state(const crn_layer *l);
 crn_status crn_layer_add_edge(crn_build *b, crn_layer *l, crn_layer *to, crn_edge_kind kind, const char *option);
